@@ -1,0 +1,1 @@
+"""Engines: who computes tokens. All of them answer ``base.Engine``."""
