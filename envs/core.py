@@ -239,8 +239,12 @@ class Env(gymnasium.Env[str, str], Generic[InstanceT]):
     def snapshot(self) -> Snapshot:
         """Return the whole present state; later steps do not change it."""
         generator = self.np_random.bit_generator.state
-        return Snapshot(self.name, self.instance, self.copy_state(self.state), self._turns, self._live,
-                        {"generator": copy.deepcopy(generator), "return": self._return, "seed": self._np_random_seed})  # fmt: skip
+        rng_state = {
+            "generator": copy.deepcopy(generator),
+            "return": self._return,
+            "seed": self._np_random_seed,
+        }
+        return Snapshot(self.name, self.instance, self.copy_state(self.state), self._turns, self._live, rng_state)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Continue from a snapshot taken of any object of this world.

@@ -15,7 +15,10 @@ __all__ = ["GROUP", "WorldSpec", "find", "make", "names"]
 GROUP = "peira.worlds"
 """Entry-point group for worlds of other packages: ``myworld = "mypackage.myworld:WORLD"``."""
 
-_CONTRACT = frozenset({"adapters", "check", "checks", "core", "guards", "gymnasium_names", "seeding", "spaces", "spec", "testing", "types"})  # fmt: skip
+_CONTRACT = frozenset(
+    {"adapters", "check", "checks", "core", "gymnasium_names", "seeding", "spaces", "spec", "testing", "types"}
+)
+"""Modules of this folder that are not worlds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

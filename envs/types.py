@@ -1,10 +1,10 @@
-"""The records of a world: what one action leads to, and what trainers (never agents) may know about it.
+r"""The records of a world: what one action leads to, and what trainers (never agents) may know about it.
 
 A two-turn example, ``sorting`` with two items::
 
     reset(seed=7)        -> "Sort ascending. Items: B A. ...", {"valid": True, "legal": ("compare A B", ...), ...}
-    step("compare B A")  -> ("A < B\\n", 0.0, False, False, {"state_key": "asc|B A|AB", ...})
-    step("swap B A")     -> ("A B\\n", 0.0, False, False, {...})
+    step("compare B A")  -> ("A < B\n", 0.0, False, False, {"state_key": "asc|B A|AB", ...})
+    step("swap B A")     -> ("A B\n", 0.0, False, False, {...})
     step("done")         -> ("", 1.0, True, False, {"success": True, "end": "success", ...})
 """
 
