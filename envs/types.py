@@ -2,10 +2,10 @@ r"""The records of a world: what one action leads to, and what trainers (never a
 
 A two-turn example, ``sorting`` with two items::
 
-    reset(seed=7)        -> "Sort ascending. Items: B A. ...", {"valid": True, "legal": ("compare A B", ...), ...}
-    step("compare B A")  -> ("A < B\n", 0.0, False, False, {"state_key": "asc|B A|AB", ...})
-    step("swap B A")     -> ("A B\n", 0.0, False, False, {...})
-    step("done")         -> ("", 1.0, True, False, {"success": True, "end": "success", ...})
+    reset(seed=7)        -> "Sort ascending: B A. Ops: ...", {"valid": True, "legal": ("compare A B", ...), ...}
+    step("compare B A")  -> ("A < B", 0.0, False, False, {"state_key": "sort + AB BA 2 1 0/1", ...})
+    step("swap B A")     -> ("A B", 0.0, False, False, {...})
+    step("done")         -> ("Correct. ...", 1.0, True, False, {"success": True, "end": "success", ...})
 """
 
 from collections.abc import Mapping
