@@ -141,7 +141,7 @@ class Turn:
     truncated: bool
     valid: bool = True
     """Whether the world understood the action."""
-    reward_parts: Mapping[str, float] = MappingProxyType({})
+    reward_parts: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     shown: tuple[str, ...] = ()
     """Ids of the store items that the view showed."""
 
