@@ -25,7 +25,7 @@ class Text(Protocol):
 
     @property
     def stop(self) -> tuple[int, ...]:
-        """Ids that end a message of the model."""
+        """Ids that end a message of the model; the first one is the template's own."""
         ...
 
     @property
@@ -275,11 +275,11 @@ class HFText:
         return None, False
 
     def _find_stop(self, further: Sequence[int]) -> tuple[int, ...]:
-        """Collect the tokenizer's end token, the template's end of a reply, and those given."""
-        found = [i for i in (getattr(self.tokenizer, "eos_token_id", None), *further) if i is not None]
+        """Collect the template's end of a reply (first: it is the one to write), the tokenizer's, and those given."""
         tail = self._tokens(self._after_reply([{"role": "user", "content": "."}]))
-        if tail and tail[0] in self._controls.values():
-            found.append(tail[0])
+        closing = tail[:1] if tail and tail[0] in self._controls.values() else []
+        found = [*closing, getattr(self.tokenizer, "eos_token_id", None), *further]
+        found = [i for i in found if i is not None]
         if not found:
             raise UsageError(
                 "nothing ends a message: the tokenizer has no eos_token and the chat template closes a reply without a "

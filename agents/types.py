@@ -60,6 +60,8 @@ class Tag(IntEnum):
     """Written by the world."""
     EXPERT = 4
     """Written by a demonstrator; trained by likelihood alone."""
+    UNREAD = 5
+    """Sampled after the end of the turn's action, where nobody read on; carries no loss."""
 
 
 class End(StrEnum):

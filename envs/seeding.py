@@ -12,13 +12,17 @@ import numpy as np
 __all__ = ["canonical", "digest", "rng", "seed_of"]
 
 
+# Built once: json.dumps makes an encoder anew for each call with other than its default options.
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+
+
 def canonical(value: Any) -> str:
     """Return the one JSON text of a value (sorted keys, no spaces, no NaN).
 
     Raises:
         TypeError, ValueError: the value is not plain JSON data.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    return _ENCODER.encode(value)
 
 
 def digest(value: Any, *, size: int = 8) -> str:
