@@ -1,4 +1,4 @@
-"""The contract of a world. An author writes ``draw``, ``begin``, ``act``, ``state_key`` and ``oracle``; the rest is here."""
+"""The contract of a world: its author writes ``draw, begin, act, state_key, oracle``; everything else is here."""
 
 import copy
 import math
@@ -47,6 +47,8 @@ class Env(gymnasium.Env[str, str], Generic[InstanceT]):
     """Bounds of the return of an episode."""
     max_turns: ClassVar[int] = 64
     """Turns after which an episode is truncated unless ``make(..., max_turns=)`` says otherwise."""
+    verbs: ClassVar[tuple[str, ...]] = ()
+    """What a model writes as ``<verb>args</verb>`` to do ``verb args``; empty: its whole text is the action."""
     players: ClassVar[Mapping[str, Player]] = MappingProxyType({})
     """Scripted players by name (``naive``, ...), for demonstrations and baselines; ``oracle`` always exists."""
 
@@ -59,6 +61,8 @@ class Env(gymnasium.Env[str, str], Generic[InstanceT]):
         self.state: Any = None
         self._instance: InstanceT | None = None
         self._resets: np.random.Generator | None = None
+        self._named: int | None = None
+        self._dynamics: np.random.Generator | None = None
         self._turns = 0
         self._live = False
         self._return = 0.0
@@ -168,17 +172,35 @@ class Env(gymnasium.Env[str, str], Generic[InstanceT]):
         if options:
             raise unknown(f"reset option of {self.name!r}", next(iter(options)), ("instance", "level", "split"))
         if seed is not None:
-            self._resets = rng("resets", self.name, seed)
-        elif self._resets is None:
-            self._resets = rng("resets", self.name, int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 1)
-        if seed is None:
-            seed = int(self._resets.integers(2**63))
+            self._named, self._resets = seed, None
+        else:
+            seed = self._next_seed()
         self._instance = self.generate(seed, level, split) if instance is None else instance
-        self._np_random = rng("dynamics", self.name, seed)
-        self._np_random_seed = seed
+        self._dynamics, self._np_random_seed = None, seed
         self._turns, self._live, self._return = 0, True, 0.0
         observation = self.begin(self.instance)
         return observation, self._info(None, True, NO_PARTS, None, None)
+
+    def _next_seed(self) -> int:
+        """Return the next seed of the stream that the last given seed (or entropy, without one) started."""
+        if self._resets is None:
+            if self._named is None:
+                self._named = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 1
+            self._resets = rng("resets", self.name, self._named)
+        return int(self._resets.integers(2**63))
+
+    @property
+    def _np_random(self) -> np.random.Generator:
+        """The generator behind ``np_random``, made when the world first draws from it: most worlds never do."""
+        if self._dynamics is None:
+            if self._np_random_seed is None:
+                self._np_random_seed = self._next_seed()
+            self._dynamics = rng("dynamics", self.name, self._np_random_seed)
+        return self._dynamics
+
+    @_np_random.setter
+    def _np_random(self, value: np.random.Generator | None) -> None:
+        self._dynamics = value
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Carry an action out; ``(observation, reward, terminated, truncated, info)``.
@@ -192,14 +214,13 @@ class Env(gymnasium.Env[str, str], Generic[InstanceT]):
         if not isinstance(action, str):
             raise UsageError(f"{self.name}: an action is a string, not {type(action).__name__} ({action!r})")
         observation, reward, terminated, success, valid, parts, progress = self.act(action)
-        self._turns += 1
-        truncated = not terminated and self._turns >= self.limit
-        end = None
+        self._turns = turn = self._turns + 1
+        truncated, end = False, None
         if terminated:
             end = "success" if success else "failure"
             self._live = False
-        elif truncated:
-            end, success, self._live = "turn_limit", False, False
+        elif turn >= self.limit:
+            truncated, end, success, self._live = True, "turn_limit", False, False
         if self.guards:
             self._guard(observation, reward)
         return observation, reward, terminated, truncated, self._info(success, valid, parts, progress, end)
@@ -221,13 +242,15 @@ class Env(gymnasium.Env[str, str], Generic[InstanceT]):
         return info  # type: ignore[return-value]  # Gymnasium asks for dict; a TypedDict is one at run time
 
     def _guard(self, observation: str, reward: float) -> None:
+        """Check what ``act`` gave; a world that breaks its word raises here, where its author sees it."""
         if not isinstance(observation, str):
             raise TypeError(f"{self.name}: act() gave an observation of type {type(observation).__name__}, not str")
-        if not math.isfinite(reward):
-            raise ValueError(f"{self.name}: act() gave the reward {reward}; rewards are finite numbers")
         self._return += reward
         low, high = self.reward_range
+        # A chained comparison is false for NaN, so one test catches every number that is not acceptable.
         if not low - 1e-9 <= self._return <= high + 1e-9:
+            if not math.isfinite(reward):
+                raise ValueError(f"{self.name}: act() gave the reward {reward}; rewards are finite numbers")
             raise ValueError(f"{self.name}: the return {self._return} left the declared range [{low}, {high}]")
 
     # ---- snapshots --------------------------------------------------------------------------------------------------
@@ -238,13 +261,10 @@ class Env(gymnasium.Env[str, str], Generic[InstanceT]):
 
     def snapshot(self) -> Snapshot:
         """Return the whole present state; later steps do not change it."""
-        generator = self.np_random.bit_generator.state
-        rng_state = {
-            "generator": copy.deepcopy(generator),
-            "return": self._return,
-            "seed": self._np_random_seed,
-        }
-        return Snapshot(self.name, self.instance, self.copy_state(self.state), self._turns, self._live, rng_state)
+        generator = None if self._dynamics is None else copy.deepcopy(self._dynamics.bit_generator.state)
+        chance = {"generator": generator, "seed": self._np_random_seed}
+        state = self.copy_state(self.state)
+        return Snapshot(self.name, self.instance, state, self._turns, self._live, self._return, chance)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Continue from a snapshot taken of any object of this world.
@@ -256,16 +276,15 @@ class Env(gymnasium.Env[str, str], Generic[InstanceT]):
             raise UsageError(f"a snapshot of world {snapshot.world!r} cannot be restored into {self.name!r}")
         self._instance = snapshot.instance
         self.state = self.copy_state(snapshot.state)
-        self._turns, self._live = snapshot.turns, snapshot.live
-        self._return = snapshot.rng["return"]
-        self._np_random = rng("restored")
-        self._np_random.bit_generator.state = copy.deepcopy(snapshot.rng["generator"])
-        self._np_random_seed = snapshot.rng["seed"]
+        self._turns, self._live, self._return = snapshot.turns, snapshot.live, snapshot.total
+        self._dynamics, self._np_random_seed = None, snapshot.rng["seed"]
+        if snapshot.rng["generator"] is not None:
+            self.np_random.bit_generator.state = copy.deepcopy(snapshot.rng["generator"])
 
     def fork(self) -> Self:
         """Return a second, independent world in exactly this state."""
         twin = type(self)(**self.params)
         twin.limit, twin.guards = self.limit, self.guards
         twin.restore(self.snapshot())
-        twin._resets = rng("resets", self.name, int(self._np_random_seed or 0))
+        twin._named = int(self._np_random_seed or 0)
         return twin

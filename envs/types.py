@@ -17,6 +17,8 @@ __all__ = ["NO_PARTS", "Info", "Snapshot", "Step"]
 
 NO_PARTS: Mapping[str, float] = MappingProxyType({})
 
+_new = tuple.__new__  # what a named tuple's constructor ends in; worlds build a step a hundred thousand times a second
+
 
 class Info(TypedDict, total=False):
     """What ``reset`` and ``step`` say beside the observation. For trainers; the agent sees the observation alone."""
@@ -57,7 +59,7 @@ class Step(NamedTuple):
         cls, observation: str, reward: float = 0.0, parts: Mapping[str, float] = NO_PARTS, progress: float | None = None
     ) -> "Step":
         """The action was carried out and the task goes on."""
-        return cls(observation, reward, False, None, True, parts, progress)
+        return _new(cls, (observation, reward, False, None, True, parts, progress))
 
     @classmethod
     def refuse(cls, observation: str, reward: float = 0.0) -> "Step":
@@ -84,4 +86,7 @@ class Snapshot:
     state: Any
     turns: int
     live: bool
+    total: float
+    """Sum of the rewards so far, as far as guards counted it."""
     rng: Mapping[str, Any]
+    """The episode's seed, and its generator's state once it has drawn."""

@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import permutations
 from math import factorial
 from types import MappingProxyType
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -41,6 +41,7 @@ _VERBS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 _PAIRS = tuple((a, b) for a in LETTERS for b in LETTERS if a != b)
 _OPERATIONS = {f"{verb} {a} {b}": (verb, a, b) for verb in ("compare", "swap") for a, b in _PAIRS}
+_RELATIONS = {(low, high): f"{low} < {high}" for low, high in _PAIRS}
 _NATIVE = (
     NativeAction("compare", "compare", routing=True),
     NativeAction("swap", "swap", routing=True),
@@ -73,7 +74,7 @@ class Sorting(Env[Instance]):
             "Op: <compare>X Y</compare>. Then say <answer>X < Y</answer>.",
             "compare expanded": "Items: {items}. Is {first} < {second} or {second} < {first}? "
             "Op: compare. Then say X < Y.",
-            "relation": "{low} < {high}",
+            "relation": "A < B",
             "bad tags": "Not possible. {verbs} takes two different items of {items}, as in {example}.",
             "bad expanded": "Not possible. Choose one of: {legal}.",
             "right": "Correct. Comparisons: {compared}, swaps: {swapped}.",
@@ -105,6 +106,7 @@ class Sorting(Env[Instance]):
         self._task = task
         self._expanded = actions == "expanded"
         self._verbs = _VERBS[task]
+        self._facts: _Facts | None = None
         if self._expanded:
             self.limit = 3 * self.max_turns
 
@@ -146,7 +148,7 @@ class Sorting(Env[Instance]):
         for relation in instance.relations:
             known = rules.learn(known, relation[0], relation[1])
         self.state = State(instance.shown, known=known)
-        told = ", ".join(self.text["relation"].format(low=pair[0], high=pair[1]) for pair in instance.relations)
+        told = ", ".join(_RELATIONS[pair[0], pair[1]] for pair in instance.relations)
         return self.text[f"{self._task} {self.params['actions']}"].format(
             way="ascending" if instance.ascending else "descending",
             items=" ".join(instance.shown),
@@ -198,7 +200,7 @@ class Sorting(Env[Instance]):
             low, high = (first, second) if self.instance.below(first, second) else (second, first)
             known = rules.learn(known, low, high)
             self.state = State(sequence, compared + 1, swapped, known, "", f"{log}c{first}{second}")
-            answer = self.text["relation"].format(low=low, high=high)
+            answer = _RELATIONS[low, high]
         return Step.go_on(f": {answer}\n" if self._expanded else answer, progress=self._progress())
 
     def _judge(self, answer: str) -> Step:
@@ -209,7 +211,7 @@ class Sorting(Env[Instance]):
             correct = state.sequence == self.instance.target
         if not correct:
             return Step.lose(self.text["wrong"])
-        good = rules.efficiency(self._task, len(state.sequence), state.compared, state.swapped, self._fewest())
+        good = rules.efficiency(self._task, len(state.sequence), state.compared, state.swapped, self._now().fewest)
         told = self.text["right"].format(compared=state.compared, swapped=state.swapped)
         return Step.win(told, 0.5 + 0.5 * good, {"correct": 0.5, "efficiency": 0.5 * good})
 
@@ -223,24 +225,30 @@ class Sorting(Env[Instance]):
         return Step.refuse(self.text["bad tags"].format(verbs=verbs, items=listed, example=example))
 
     def _progress(self) -> float:
-        sequence = self.state.sequence
         if self._task == "compare":
             return float(rules.knows(self.state.known, *self.instance.pair) is not None)
-        return sum(map(str.__eq__, sequence, self.instance.target)) / len(sequence)
+        return _share_placed(self.state.sequence, self._now().target)
 
-    def _fewest(self) -> int:
-        return rules.fewest_swaps(self.instance.shown, self.instance.target)
+    def _now(self) -> "_Facts":
+        """Return what follows from the present instance alone, worked out once per instance."""
+        # Looked up by identity: both reset and restore exchange the instance, and hashing it would cost more.
+        if self._facts is None or self._facts.instance is not self._instance:
+            self._facts = _Facts.of(self._task, self.instance)
+        return self._facts
 
     # ---- beyond Gymnasium ---------------------------------------------------------------------------------------
 
     def state_key(self) -> str:
         """Return the key described above."""
         sequence, compared, swapped, known, pending, _ = self.state
-        instance = self.instance
-        return (
-            f"{self._task} {'+' if instance.ascending else '-'} {instance.order} {sequence} {known:x} "
-            f"{_counts(self._task, compared, swapped, len(sequence), self._fewest())} {instance.pair} {pending}"
-        )
+        _, _, fewest, most_compared, most_swapped, prefix = self._now()
+        # Counts are named only as far as a future reward can tell them apart.
+        if compared > most_compared:
+            compared = most_compared
+        if swapped > most_swapped:
+            swapped = most_swapped
+        key = f"{prefix} {sequence} {known} {compared} {swapped}/{fewest}"
+        return f"{key} {pending}" if pending else key
 
     def legal(self) -> tuple[str, ...]:
         """Return the full operations and the final answers (tags), or the native actions admissible now (expanded)."""
@@ -297,15 +305,29 @@ def _says(answer: str) -> set[str]:
     return {first + second if sign == "<" else second + first for first, sign, second in found}
 
 
-@lru_cache(maxsize=1 << 12)
-def _counts(task: str, compared: int, swapped: int, n: int, fewest: int) -> str:
-    """Name the operation counts, equal where no future reward tells them apart."""
-    if task == "compare":
-        return str(min(compared, 2))
-    swaps = min(swapped, rules.most_swaps(n, fewest))
-    if task == "order":
-        return f"{swaps}/{fewest}"
-    return f"{min(compared, rules.most_comparisons(n))} {swaps}/{fewest}"
+class _Facts(NamedTuple):
+    """What follows from a task and an instance."""
+
+    instance: Instance
+    target: str
+    fewest: int
+    most_compared: int
+    most_swapped: int
+    prefix: str
+
+    @classmethod
+    def of(cls, task: str, instance: Instance) -> "_Facts":
+        n = len(instance.shown)
+        fewest = rules.fewest_swaps(instance.shown, instance.target)
+        most_compared = {"sort": rules.most_comparisons(n), "order": 0, "compare": 2}[task]
+        most_swapped = 0 if task == "compare" else rules.most_swaps(n, fewest)
+        prefix = f"{task} {'+' if instance.ascending else '-'} {instance.order} {instance.pair}".rstrip()
+        return cls(instance, instance.target, fewest, most_compared, most_swapped, prefix)
+
+
+@lru_cache(maxsize=1 << 14)
+def _share_placed(sequence: str, target: str) -> float:
+    return sum(map(str.__eq__, sequence, target)) / len(target)
 
 
 @lru_cache(maxsize=256)
