@@ -43,6 +43,9 @@ class Env(gymnasium.Env[str, str], Generic[InstanceT]):
     """Bucket range [low, high) of each split: two splits are disjoint by content when their ranges are."""
     levels: ClassVar[range] = range(1)
     """Difficulty levels that ``draw`` accepts."""
+    formats: ClassVar[tuple[str, ...]] = ("actions",)
+    """Parameters that change how the world is played but not its instances: a seed names the same instance under each
+    of their values, so that action formats are compared on the same tasks."""
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     """Bounds of the return of an episode."""
     max_turns: ClassVar[int] = 64
@@ -129,7 +132,7 @@ class Env(gymnasium.Env[str, str], Generic[InstanceT]):
         if level not in self.levels:
             raise UsageError(f"{self.name}: level {level} is outside {self.levels.start}..{self.levels.stop - 1}")
         low, high = self.splits[split]
-        params = digest(dict(self.params))
+        params = digest({name: value for name, value in self.params.items() if name not in self.formats})
         for attempt in range(_DRAWS):
             instance = self.draw(rng("instance", self.name, params, level, seed, split, attempt), level, split)
             if low <= self.bucket(instance) < high:
@@ -232,7 +235,7 @@ class Env(gymnasium.Env[str, str], Generic[InstanceT]):
             "success": success,
             "valid": valid,
             "state_key": self.state_key(),
-            "reward_parts": parts,
+            "reward_parts": dict(parts),
             "progress": progress,
             "legal": self.legal(),
             "free_text": self.free_text(),

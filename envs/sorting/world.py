@@ -129,18 +129,20 @@ class Sorting(Env[Instance]):
             return Instance(shown, order, ascending, pair="".join(rng.permutation(letters)[:2].tolist()))
         return Instance(shown, order, ascending)
 
+    @staticmethod
+    def pattern(instance: Instance) -> str:
+        """Return what has to be done, whatever the items are called: the ranks in shown order, and the direction."""
+        return "".join(str(instance.order.index(item)) for item in instance.shown) + "-+"[instance.ascending]
+
     @classmethod
     def bucket(cls, instance: Instance) -> int:
-        """Return a bucket by content such that each pattern to sort occurs in every split, under other names.
+        """Return a bucket by content such that each pattern occurs in every split, under other names.
 
-        A *pattern* is what has to be done: the ranks in shown order, and the direction. It has n! namings, one per
-        shown order; they are spread evenly over the buckets in an order hashed from the pattern. A plain hash of the
-        content would leave the test split of two items without instances.
+        A pattern has n! namings, one per shown order; they are spread evenly over the buckets in an order hashed from
+        the pattern. A plain hash of the content would leave the test split of two items without instances.
         """
-        n = len(instance.shown)
-        pattern = "".join(str(instance.order.index(item)) for item in instance.shown)
-        places = _scattered(cls.name, pattern, instance.ascending)
-        return BUCKETS - 1 - BUCKETS * places[_rank(instance.shown)] // factorial(n)
+        place = _scattered(cls.name, cls.pattern(instance))[_ranks(len(instance.shown))[instance.shown]]
+        return BUCKETS - 1 - BUCKETS * place // factorial(len(instance.shown))
 
     def begin(self, instance: Instance) -> str:
         """Lay the items out."""
@@ -347,14 +349,10 @@ def _ranks(n: int) -> dict[str, int]:
     return {"".join(items): rank for rank, items in enumerate(permutations(LETTERS[:n]))}
 
 
-def _rank(shown: str) -> int:
-    return _ranks(len(shown))[shown]
-
-
 @lru_cache(maxsize=1024)
-def _scattered(name: str, pattern: str, ascending: bool) -> tuple[int, ...]:
-    places = stream("bucket", name, pattern, int(ascending)).permutation(factorial(len(pattern)))
-    return tuple(places.tolist())
+def _scattered(name: str, pattern: str) -> tuple[int, ...]:
+    """Return a fixed permutation of the namings of a pattern."""
+    return tuple(stream("bucket", name, pattern).permutation(factorial(len(pattern) - 1)).tolist())
 
 
 WORLD = WorldSpec(
