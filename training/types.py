@@ -30,12 +30,16 @@ class Credited:
     group: Group
     weights: tuple[tuple[NDArray[np.float64], ...], ...]
     """[G][K][L] advantage of each sampled id; zero where its tag is not trained."""
+    dropped: frozenset[int] = frozenset()
+    """Members that make no sample and count in no denominator (unscored, aborted, truncated and masked)."""
 
     def __post_init__(self) -> None:
         lengths = [[len(t.completion.ids) for t in e.turns] for e in self.group.episodes]
         given = [[len(w) for w in per_episode] for per_episode in self.weights]
         if lengths != given:
             raise UsageError(f"credit must weigh each sampled id once: sampled {lengths}, weighted {given}")
+        if any(weight.any() for member in self.dropped for weight in self.weights[member]):
+            raise UsageError(f"task {self.group.task.key}: a weight stands on a member that is dropped")
         for episode, per_episode in zip(self.group.episodes, self.weights, strict=True):
             for turn, weight in zip(episode.turns, per_episode, strict=True):
                 if not np.isfinite(weight).all():
