@@ -12,7 +12,6 @@ and the last ``window`` exchanges; older ones are left out, oldest first. Either
 next prompt as they were sampled; nothing is rendered a second time.
 """
 
-import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -224,7 +223,7 @@ class Context:
         parse = action_of(said, self._verbs)
         if parse.action is None:
             return Reading(ids, at, tags, None, parse.problem or "Nothing to do was said.", False)
-        unread = self._unread(row, said, parse.action) if self._verbs else size
+        unread = size if parse.end is None else self._unread(row, said, parse.end)
         if unread < size:
             tags = tags.copy()
             tags[unread:] = Tag.UNREAD
@@ -238,13 +237,10 @@ class Context:
         ids = written if len(ids) == 1 else np.concatenate([ids[:-1], written])
         return Reading(ids, at, tags, self._actions.name_of(row), None, True)
 
-    def _unread(self, row: list[int], said: str, action: str) -> int:
-        """Return the index of the first id that lies wholly behind the action's closing tag; a bare end is read."""
-        verb = action.partition(" ")[0]
-        closings = list(re.finditer(rf"</\s*{re.escape(verb)}\s*>", said, re.IGNORECASE)) if verb in self._verbs else []
-        if not closings or not said[closings[-1].end() :].strip():
+    def _unread(self, row: list[int], said: str, end: int) -> int:
+        """Return the index of the first id wholly behind character ``end``; a bare end of the message is read."""
+        if not said[end:].strip():
             return len(row) + 1
-        end = closings[-1].end()
         return bisect_left(range(len(row)), end, key=lambda n: len(self._text.decode(row[: n + 1]))) + 1
 
     def spell(self, action: str) -> tuple[Ids, Finish]:
