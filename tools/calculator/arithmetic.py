@@ -129,7 +129,7 @@ def _root_power(base: int | Fraction, exponent: Fraction) -> Number:
         if top is not None and bottom is not None:
             root = top if bottom == 1 else Fraction(top, bottom)
             return power(-root if base < 0 else root, exponent.numerator)
-    size: Number = abs(base)
+    size = base if base >= 0 else -base
     result = _float_power(size, exponent)
     return -result if base < 0 and exponent.numerator % 2 else result
 

@@ -1,0 +1,66 @@
+"""Splitting reasoning off a message, before anything else looks at it.
+
+* ``<think>...</think>`` (also ``<thinking>``) is reasoning, wherever it stands; a ``<think>`` inside one is text.
+* A ``</think>`` that nothing opened: the prompt had opened it, so *everything* before it is reasoning.
+* A block that never closes: all that follows is reasoning, and the message holds no call and no answer at all.
+* Inside a well-formed tool call the words ``<think>`` and ``</think>`` are text (an agent may write about them).
+"""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+__all__ = ["Split", "split_reasoning"]
+
+_UNCLOSED = "Your reasoning was never closed, so nothing was carried out. End it with </think>, then act."
+_MARK = re.compile(r"<(/?)think(?:ing)?>")
+_MARK_OR_CALL = re.compile(r"<(/?)think(?:ing)?>|<tool_call>")
+
+
+class Split(NamedTuple):
+    """A message without its reasoning."""
+
+    reasoning: str
+    spans: tuple[tuple[int, int], ...]
+    """[low, high) in the text of everything that is not reasoning."""
+    problem: str | None
+    """What the model reads if its reasoning never ended."""
+
+    def rest(self, text: str) -> str:
+        """Return everything that is not reasoning."""
+        return "".join(text[low:high] for low, high in self.spans)
+
+
+def split_reasoning(text: str, *, opened: bool = False, unit: Callable[[str, int], int | None] | None = None) -> Split:
+    """Find the reasoning in a message.
+
+    Args:
+        text: the model's own words.
+        opened: the prompt ended inside a think block.
+        unit: tells, for the place of a ``<tool_call>``, where that call ends if it is well formed.
+    """
+    if not opened and "think" not in text:
+        return Split("", ((0, len(text)),), None)
+    marks = _MARK if unit is None else _MARK_OR_CALL
+    thoughts: list[str] = []
+    spans: list[tuple[int, int]] = []
+    inside, start, at = opened, 0, 0
+    while mark := marks.search(text, at):
+        at = mark.end()
+        if mark[1] is None:
+            if unit is not None and not inside:
+                at = unit(text, mark.start()) or at
+        elif mark[1] and inside:
+            thoughts.append(text[start : mark.start()])
+            inside, start = False, at
+        elif mark[1]:
+            thoughts, spans, start = [text[: mark.start()]], [], at
+        elif not inside:
+            spans.append((start, mark.start()))
+            inside, start = True, at
+    if inside:
+        thoughts.append(text[start:])
+    else:
+        spans.append((start, len(text)))
+    kept = tuple(span for span in spans if span[0] < span[1])
+    return Split("\n".join(thought.strip() for thought in thoughts), kept, _UNCLOSED if inside else None)

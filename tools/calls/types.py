@@ -1,0 +1,61 @@
+"""What a message holds: calls, and what went wrong with things that should have been calls."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+__all__ = ["CUT_OFF", "Call", "Parsed", "Problem"]
+
+CUT_OFF = "Your message was cut off by the length limit, so nothing in it was carried out. Be shorter."
+"""What the model reads after a turn that its length limit ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call as the model wrote it; whether the name exists and the arguments fit is the toolbox's to say."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    id: str | None = None
+    """The id the model gave, untouched; ``None`` if it gave none."""
+    at: int = 0
+    """Where it begins in the text."""
+
+    def shifted(self, by: int) -> "Call":
+        """Return it with its place moved."""
+        return replace(self, at=self.at + by)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that should have been a call and is none. It is never carried out."""
+
+    kind: str
+    """``bad_json``, ``not_an_object``, ``missing_name``, ``bad_arguments``, ``empty``, ``extra_data``, ``unclosed``,
+    ``bad_syntax``, ``unclosed_reasoning`` or ``cut_off``; to be counted by."""
+    text: str
+    """What the model reads."""
+    at: int = 0
+    """Where it begins in the text."""
+
+    def shifted(self, by: int) -> "Problem":
+        """Return it with its place moved."""
+        return replace(self, at=self.at + by)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A model's message, taken apart."""
+
+    reasoning: str
+    text: str
+    """What is left for a reader: no reasoning, no calls."""
+    calls: tuple[Call, ...]
+    problems: tuple[Problem, ...]
+    truncated: bool = False
+    """The message was cut off; there are no calls then."""
+
+    @property
+    def items(self) -> tuple[Call | Problem, ...]:
+        """Calls and problems in the order in which they were written."""
+        return tuple(sorted((*self.calls, *self.problems), key=lambda item: item.at))
