@@ -83,6 +83,7 @@ class Sorting(Env[Instance]):
     )
     levels = range(2, len(LETTERS) + 1)
     max_turns = 48
+    verbs = ("compare", "swap")
     players: ClassVar[Mapping[str, Player]] = MappingProxyType(
         {"naive": players.naive, "noisy_naive": players.noisy_naive, "network": players.network}
     )
