@@ -1,0 +1,1 @@
+"""The single checks of the conformance kit, grouped by what they examine; ``peira.envs.check`` runs them."""
