@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from peira.agents.baselines import player_for
-from peira.agents.boundary import TooSlow, described, in_thread
+from peira.agents.boundary import Alarm, TooSlow, described, in_thread
 from peira.agents.engines.base import Engine, Request
 from peira.agents.forking import Fork, Kept
 from peira.agents.types import Completion, End, Episode, FaultRecord, Finish, Ids, Tag, Turn
@@ -148,7 +148,9 @@ class _Trial:
         self._invalid = 0
         self._sampled = 0
         self._room = engine.context if engine is not None else 1 << 30
-        self._deadline = asyncio.get_running_loop().time() + settings.episode_seconds
+        self._loop = asyncio.get_running_loop()
+        self._deadline = self._loop.time() + settings.episode_seconds
+        self._alarm = Alarm()
         self.env: Env[Any] | None = None
         self._blocking = False
 
@@ -187,6 +189,7 @@ class _Trial:
 
     async def close(self) -> None:
         """Close the world and free the engine's cache, whatever happened."""
+        self._alarm.close()
         if self.engine is not None:
             with suppress(Fault):
                 self.engine.release(self._session)
@@ -273,19 +276,24 @@ class _Trial:
         request = Request(
             prompt, allowance, seed, self.settings.temperature, self.view.text.stop, self._context.legal, self._session
         )
-        now = asyncio.get_running_loop().time()
-        seconds = min(self.settings.engine_seconds, self._deadline - now)
+        now = self._loop.time()
+        due = min(now + self.settings.engine_seconds, self._deadline)
+        self._alarm.set(due)
         try:
-            async with asyncio.timeout(seconds):
-                completion = await engine.generate(request)
-        except TimeoutError as error:
-            raise Fault(f"no completion within {seconds:.1f} s (turn {len(self.turns)})", where="timeout") from error
+            completion = await engine.generate(request)
+        except asyncio.CancelledError as error:
+            if not self._alarm.rang():
+                raise
+            text = f"no completion within {due - now:.3g} s (turn {len(self.turns)})"
+            raise Fault(text, where="timeout") from error
         except UsageError:
             raise
         except Fault as fault:
             raise Fault(str(fault), where="engine") from fault
         except Exception as error:  # the boundary to the engine
             raise Fault(described(error, "the engine's generate"), where="engine") from error
+        finally:
+            self._alarm.clear()
         return self._checked(completion, allowance)
 
     def _checked(self, completion: Completion, allowance: int) -> Completion:
@@ -294,7 +302,7 @@ class _Trial:
             raise Fault("the engine gave up the completion (abort)", where="engine")
         if not 0 < size <= allowance:
             raise Fault(f"the engine returned {size} ids where 1..{allowance} were asked for", where="engine")
-        if not math.isfinite(completion.logprobs.sum()):
+        if not math.isfinite(sum(completion.logprobs.tolist())):
             raise Fault("the engine returned log-probs that are not finite", where="engine")
         row = completion.ids.tolist()
         if self._stops.isdisjoint(row[:-1]):
@@ -361,10 +369,9 @@ class _Trial:
 
     async def _world(self, what: str, call: Callable[..., ResultT], *args: Any) -> ResultT:
         """Call the world: a cheap one here and now, a blocking one in a thread with a deadline."""
-        loop = asyncio.get_running_loop()
         try:
             if self._blocking:
-                seconds = min(self.settings.world_seconds, self._deadline - loop.time())
+                seconds = min(self.settings.world_seconds, self._deadline - self._loop.time())
                 return await in_thread(call, *args, seconds=seconds)
             result = call(*args)
         except UsageError:
@@ -375,7 +382,7 @@ class _Trial:
             raise Fault(f"the world's {what} took longer than {error.seconds:.1f} s", where="timeout") from error
         except Exception as error:  # the boundary to the world
             raise Fault(described(error, f"the world's {what}"), where="world") from error
-        if loop.time() > self._deadline:
+        if self._loop.time() > self._deadline:
             raise Fault(f"the episode took longer than {self.settings.episode_seconds:.1f} s", where="timeout")
         return result
 

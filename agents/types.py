@@ -162,7 +162,7 @@ class Origin:
     """Index into that turn's sampled ids at which it forked."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Episode:
     """One judged trial of a task."""
 
@@ -181,6 +181,10 @@ class Episode:
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """``instance`` (content hash), ``text`` (world text version), ``template``, ``actions``."""
     origin: Origin | None = None
+
+    def __repr__(self) -> str:
+        # Short, because asyncio shows a task's result whenever it shows the task.
+        return f"<Episode {self.task.world} {self.task.key}: {len(self.turns)} turns, {self.end}, score {self.score:g}>"
 
     @property
     def sampled(self) -> int:

@@ -14,6 +14,7 @@ __all__ = ["canonical", "digest", "rng", "seed_of"]
 
 # Built once: json.dumps makes an encoder anew for each call with other than its default options.
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+_quoted = json.encoder.encode_basestring_ascii
 
 
 def canonical(value: Any) -> str:
@@ -32,7 +33,11 @@ def digest(value: Any, *, size: int = 8) -> str:
 
 def seed_of(*key: str | int) -> int:
     """Return a seed in [0, 2**63) for a key of names and integers."""
-    return int.from_bytes(blake2b(canonical(key).encode(), digest_size=8).digest(), "big") >> 1
+    # What `canonical` would write; its encoder is built for trees and would take most of the time.
+    parts = [
+        str(part) if type(part) is int else _quoted(part) if type(part) is str else canonical(part) for part in key
+    ]
+    return int.from_bytes(blake2b(f"[{','.join(parts)}]".encode(), digest_size=8).digest(), "big") >> 1
 
 
 def rng(*key: str | int) -> np.random.Generator:
