@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from peira.agents.actions import ActionTable
 from peira.agents.engines.base import Engine
-from peira.agents.episode import Fork, RolloutSettings, run_episode
+from peira.agents.episode import run_episode
+from peira.agents.forking import Fork
+from peira.agents.limits import RolloutSettings
 from peira.agents.text import ByteText
 from peira.agents.types import Episode, FaultRecord, Group
 from peira.agents.view import View

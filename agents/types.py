@@ -25,7 +25,21 @@ from numpy.typing import NDArray
 from peira.tasks.task import Task
 from peira.tools.errors import UsageError
 
-__all__ = ["Completion", "End", "Episode", "FaultRecord", "Finish", "Floats", "Group", "Ids", "Legal", "Origin", "Tag", "Turn"]  # fmt: skip
+__all__ = [
+    "SCHEMA",
+    "Completion",
+    "End",
+    "Episode",
+    "FaultRecord",
+    "Finish",
+    "Floats",
+    "Group",
+    "Ids",
+    "Legal",
+    "Origin",
+    "Tag",
+    "Turn",
+]
 
 Ids = NDArray[np.int32]
 Floats = NDArray[np.float32]
