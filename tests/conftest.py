@@ -1,0 +1,26 @@
+"""What tests of several rooms share (test folders are not packages, so helpers arrive as fixtures)."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+def _load(name: str) -> ModuleType:
+    full = f"peira_tests_{name}"
+    if full not in sys.modules:
+        spec = importlib.util.spec_from_file_location(full, Path(__file__).parent / "support" / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[full] = module
+        spec.loader.exec_module(module)
+    return sys.modules[full]
+
+
+@pytest.fixture(scope="session")
+def records() -> ModuleType:
+    """Builders of turns, episodes and groups (``tests/support/records.py``)."""
+    return _load("records")
