@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import gymnasium
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
 
 from peira.envs.seeding import digest, rng, seed_of
 from peira.envs.spaces import Utf8
@@ -64,7 +63,6 @@ class Env(gymnasium.Env[str, str], Generic[InstanceT]):
         self.action_space = Utf8()
         self.state: Any = None
         self._instance: InstanceT | None = None
-        self._spec: EnvSpec | None = None
         self._resets: np.random.Generator | None = None
         self._named: int | None = None
         self._dynamics: np.random.Generator | None = None
@@ -206,19 +204,6 @@ class Env(gymnasium.Env[str, str], Generic[InstanceT]):
     @_np_random.setter
     def _np_random(self, value: np.random.Generator | None) -> None:
         self._dynamics = value
-
-    @property
-    def spec(self) -> EnvSpec | None:
-        """Gymnasium's record of how the world was made; ``None`` unless ``gymnasium.make`` made it."""
-        return self._spec
-
-    @spec.setter
-    def spec(self, value: EnvSpec | None) -> None:
-        # `gymnasium.make(..., max_episode_steps=)` comes in here. Its limit replaces ours: two limits would mean that
-        # the longer one has no effect.
-        self._spec = value
-        if value is not None and value.max_episode_steps is not None:
-            self.limit = value.max_episode_steps
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Carry an action out; ``(observation, reward, terminated, truncated, info)``.

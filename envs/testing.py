@@ -81,7 +81,8 @@ class Counter(Env[CounterInstance]):
 
     def _done(self) -> float:
         distance = abs(self.instance.target - self.instance.start)
-        return max(0.0, 1 - abs(self.instance.target - self.state) / distance)
+        gap: int = abs(self.instance.target - self.state)
+        return max(0.0, 1 - gap / distance)
 
     def state_key(self) -> str:
         """Return start, target (they decide the reward) and value."""
@@ -93,7 +94,7 @@ class Counter(Env[CounterInstance]):
 
     def oracle(self) -> tuple[str, ...]:
         """Count straight to the target."""
-        gap = self.instance.target - self.state
+        gap: int = self.instance.target - self.state
         return ("up" if gap > 0 else "down",) * abs(gap)
 
     def copy_state(self, state: int) -> int:
