@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from operator import add, floordiv, mod, mul, sub
 
 from peira.tools.errors import ToolRefusal
 
@@ -52,10 +53,10 @@ def fit(value: Number) -> Number:
     return value
 
 
-def guarded(compute: Callable[[], Number]) -> Number:
+def guarded(compute: Callable[..., Number], *arguments: Number) -> Number:
     """Run a computation of bounded cost and turn arithmetic's own errors into refusals."""
     try:
-        return fit(compute())
+        return fit(compute(*arguments))
     except ZeroDivisionError:
         raise ToolRefusal("division by zero") from None
     except OverflowError:
@@ -70,15 +71,16 @@ def apply(operator: str, left: Number, right: Number) -> Number:
     Raises:
         ToolRefusal: no real value, out of range, or too large to be computed.
     """
-    return guarded(lambda: OPERATIONS[operator](left, right))
+    return guarded(OPERATIONS[operator], left, right)
 
 
 def _divide(left: Number, right: Number) -> Number:
     if isinstance(left, float) or isinstance(right, float):
         return left / right
-    quotient = Fraction(left) / right
-    whole = isinstance(left, int) and isinstance(right, int) and quotient.denominator == 1
-    return quotient.numerator if whole else quotient
+    if isinstance(left, int) and isinstance(right, int):
+        whole, rest = divmod(left, right)
+        return Fraction(left, right) if rest else whole
+    return Fraction(left) / right
 
 
 def _shift(left: Number, right: Number, direction: int) -> Number:
@@ -168,12 +170,12 @@ def factorial(value: Number) -> int:
 
 
 OPERATIONS: dict[str, Callable[[Number, Number], Number]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
+    "+": add,
+    "-": sub,
+    "*": mul,
     "/": _divide,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
+    "//": floordiv,
+    "%": mod,
     "^": power,
     "<<": lambda a, b: _shift(a, b, 1),
     ">>": lambda a, b: _shift(a, b, -1),

@@ -13,11 +13,11 @@ _MAX_EXPONENT = 400  # beyond a double's range on both sides
 
 def literal(text: str) -> Number:
     """Return the value of a numeral without sign and commas; with a point or an exponent it is a ``Fraction``."""
+    if len(text) <= MAX_DIGITS and text.isdecimal():
+        return int(text)
     mantissa, _, exponent = text.lower().partition("e")
     if len(mantissa) > MAX_DIGITS:
         raise ToolRefusal(f"a number has {len(mantissa)} digits; at most {MAX_DIGITS} are read")
-    if not exponent and "." not in mantissa:
-        return int(mantissa)
     power = int(exponent or 0)
     if abs(power) > _MAX_EXPONENT:
         raise ToolRefusal(TOO_LARGE if power > 0 else TOO_SMALL)

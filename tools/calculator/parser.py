@@ -23,7 +23,7 @@ def evaluate(expression: str) -> Number:
     if len(expression) > MAX_CHARS:
         raise ToolRefusal(f"the expression has {len(expression)} characters; at most {MAX_CHARS} are read")
     tokens = _tokens(expression)
-    if not tokens:
+    if tokens[0] is _END:
         raise ToolRefusal("the expression is empty; write for example 2*(3+4)")
     return _Parser(tokens).whole()
 
@@ -37,42 +37,49 @@ class _Token(NamedTuple):
 
 _SAME = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-"})
 _TOKEN = re.compile(
-    r"(?P<space>[ \t\r\n]+)"
-    r"|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
+    r"[ \t\r\n]*(?:(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
     r"|(?P<name>[A-Za-z][A-Za-z0-9]*)"
-    r"|(?P<op>\*\*|//|<<|>>|[-+*/^%!(),])"
+    r"|(?P<op>\*\*|//|<<|>>|[-+*/^%!(),]))"
 )
 _GROUPED = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
+_END = _Token("end", "")
 
 
 def _tokens(expression: str) -> list[_Token]:
+    """Return the tokens of an expression and two end marks (one for looking ahead).
+
+    Raises:
+        ToolRefusal: a character that no expression has, or a number that is too long.
+    """
     text = expression.translate(_SAME).strip()
-    text = text[:-1] if text.endswith("=") else text
+    text = text.removesuffix("=").rstrip()
     tokens: list[_Token] = []
     calls: list[bool] = []  # for each open parenthesis: does it hold a function's arguments
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise ToolRefusal(f"unexpected character {text[at]!r}; use numbers, + - * / ^ % ( ) and functions")
-        kind, piece = match.lastgroup, match.group()
+            strange = text[at:].lstrip(" \t\r\n")[0]
+            raise ToolRefusal(f"unexpected character {strange!r}; use numbers, + - * / ^ % ( ) and functions")
+        kind = match.lastgroup or ""
+        piece = match[kind]
+        at = match.end()
         if kind == "number":
-            if not (calls and calls[-1]) and (grouped := _GROUPED.match(text, at)):
-                match, piece = grouped, grouped.group()
-            tokens.append(_Token("number", piece, literal(piece.replace(",", ""))))
+            grouped = _GROUPED.match(text, match.start(kind)) if text.startswith(",", at) else None
+            if grouped and not (calls and calls[-1]):
+                piece, at = grouped.group(), grouped.end()
+            tokens.append(_Token(kind, piece, literal(piece.replace(",", ""))))
         elif kind == "name":
-            tokens.append(_Token("name", piece.lower()))
-        elif kind == "op":
+            tokens.append(_Token(kind, piece.lower()))
+        else:
             if piece == "(":
                 calls.append(bool(tokens) and tokens[-1].text in FUNCTIONS)
             elif piece == ")" and calls:
                 calls.pop()
-            tokens.append(_Token("op", "^" if piece == "**" else piece))
-        at = match.end()
-    return tokens
+            tokens.append(_Token(kind, "^" if piece == "**" else piece))
+    return [*tokens, _END, _END]
 
 
-_END = _Token("end", "")
 _BINDING = {
     "<<": 1,
     ">>": 1,
@@ -107,9 +114,8 @@ class _Parser:
             raise ToolRefusal(f"an operator is missing before {rest.text[:20]!r}")
         return value
 
-    def peek(self, ahead: int = 0) -> _Token:
-        at = self.at + ahead
-        return self.tokens[at] if at < len(self.tokens) else _END
+    def peek(self) -> _Token:
+        return self.tokens[self.at]
 
     def expression(self, floor: int) -> Number:
         """Read operators that bind at least as strongly as ``floor``."""
@@ -137,7 +143,7 @@ class _Parser:
         token = self.peek()
         text = token.text
         if text == "%":
-            after = self.peek(1)
+            after = self.tokens[self.at + 1]
             divides = after.kind == "number" or after.text == "(" or (after.kind == "name" and after.text not in _WORDS)
             return ("%", _BINDING["%"], 1) if divides else ("percent", _POSTFIX, 1)
         if text == "!":
@@ -190,7 +196,7 @@ class _Parser:
             raise ToolRefusal(
                 f"{name} takes {wanted} argument{'' if wanted.endswith('1') else 's'}, not {len(arguments)}"
             )
-        return guarded(lambda: function(*arguments))
+        return guarded(function, *arguments)
 
     def close(self, opened: str) -> None:
         token = self.peek()
