@@ -40,7 +40,6 @@ _VERBS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"sort": ("compare", "swap"), "order": ("swap",), "compare": ("compare",)}
 )
 _PAIRS = tuple((a, b) for a in LETTERS for b in LETTERS if a != b)
-_OPERATIONS = {f"{verb} {a} {b}": (verb, a, b) for verb in ("compare", "swap") for a, b in _PAIRS}
 _RELATIONS = {(low, high): f"{low} < {high}" for low, high in _PAIRS}
 _NATIVE = (
     NativeAction("compare", "compare", routing=True),
@@ -166,17 +165,17 @@ class Sorting(Env[Instance]):
         """Compare, swap, or end the episode with any other text."""
         if self._expanded:
             return self._act_expanded(action.strip())
-        operation = _OPERATIONS.get(action)
+        possible = self._now().operations
+        operation = possible.get(action)
         if operation is None:
+            if not _VERB.match(action):
+                return self._judge(action)
             tag = _TAG.fullmatch(action)
             written = f"{tag[1].lower()} {tag[2]}" if tag else action
-            operation = _OPERATIONS.get(" ".join(written.split()))
+            operation = possible.get(" ".join(written.split()))
             if operation is None:
-                return self._refuse() if _VERB.match(action) else self._judge(action)
-        verb, first, second = operation
-        if verb not in self._verbs or first not in self.state.sequence or second not in self.state.sequence:
-            return self._refuse()
-        return self._operate(verb, first, second)
+                return self._refuse()
+        return self._operate(*operation)
 
     def _act_expanded(self, action: str) -> Step:
         state: State = self.state
@@ -244,7 +243,7 @@ class Sorting(Env[Instance]):
     def state_key(self) -> str:
         """Return the key described above."""
         sequence, compared, swapped, known, pending, _ = self.state
-        _, _, fewest, most_compared, most_swapped, prefix = self._now()
+        _, _, _, fewest, most_compared, most_swapped, prefix = self._now()
         # Counts are named only as far as a future reward can tell them apart.
         if compared > most_compared:
             compared = most_compared
@@ -258,7 +257,7 @@ class Sorting(Env[Instance]):
         n = len(self.state.sequence)
         if self._expanded:
             return _legal_expanded(self._verbs, n, self.state.pending)
-        return _legal_tags(self._verbs, n, self.instance.pair)
+        return _legal_tags(self._task, n, self.instance.pair)
 
     def free_text(self) -> bool:
         """Any text is a final answer, except in the middle of an operation."""
@@ -289,7 +288,7 @@ class Sorting(Env[Instance]):
             plan = players.finish_pending(self._task, self.instance, state)
         if not self._expanded:
             return tuple(plan)
-        words = [word for action in plan for word in (action.split() if action in _OPERATIONS else [action])]
+        words = [word for action in plan for word in (action.split() if _VERB.match(action) else [action])]
         return tuple(words[len(state.pending.split()) :])
 
 
@@ -312,6 +311,7 @@ class _Facts(NamedTuple):
     """What follows from a task and an instance."""
 
     instance: Instance
+    operations: Mapping[str, tuple[str, str, str]]
     target: str
     fewest: int
     most_compared: int
@@ -325,7 +325,7 @@ class _Facts(NamedTuple):
         most_compared = {"sort": rules.most_comparisons(n), "order": 0, "compare": 2}[task]
         most_swapped = 0 if task == "compare" else rules.most_swaps(n, fewest)
         prefix = f"{task} {'+' if instance.ascending else '-'} {instance.order} {instance.pair}".rstrip()
-        return cls(instance, instance.target, fewest, most_compared, most_swapped, prefix)
+        return cls(instance, _operations(task, n), instance.target, fewest, most_compared, most_swapped, prefix)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -333,11 +333,17 @@ def _share_placed(sequence: str, target: str) -> float:
     return sum(map(str.__eq__, sequence, target)) / len(target)
 
 
+@lru_cache(maxsize=64)
+def _operations(task: str, n: int) -> Mapping[str, tuple[str, str, str]]:
+    """Return the full operations of a task on n items, as they are written."""
+    pairs = [(a, b) for a, b in _PAIRS if a in LETTERS[:n] and b in LETTERS[:n]]
+    return MappingProxyType({f"{verb} {a} {b}": (verb, a, b) for verb in _VERBS[task] for a, b in pairs})
+
+
 @lru_cache(maxsize=256)
-def _legal_tags(verbs: tuple[str, ...], n: int, pair: str) -> tuple[str, ...]:
-    pairs = [f"{a} {b}" for a, b in _PAIRS if a in LETTERS[:n] and b in LETTERS[:n]]
+def _legal_tags(task: str, n: int, pair: str) -> tuple[str, ...]:
     answers = (f"{pair[0]} < {pair[1]}", f"{pair[1]} < {pair[0]}") if pair else ("done",)
-    return (*(f"{verb} {items}" for verb in verbs for items in pairs), *answers)
+    return (*_operations(task, n), *answers)
 
 
 @lru_cache(maxsize=256)
