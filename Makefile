@@ -55,7 +55,7 @@ test-slow: $(STAMP)
 	@OMP_NUM_THREADS=2 $(BIN)/python -m pytest -q -m slow --timeout=7200 $(ARGS)
 
 bench: $(STAMP)
-	@OMP_NUM_THREADS=2 $(BIN)/python -m pytest -q -s -m bench --timeout=1200 tests/bench $(ARGS)
+	@for script in tests/bench/bench_*.py; do echo "$$script"; OMP_NUM_THREADS=2 $(BIN)/python $$script || exit 1; done
 
 lint: $(STAMP)
 	@echo "lint"

@@ -58,7 +58,7 @@ class EvaluateSettings(Settings):
     every: int = Field(default=0, ge=0)
     """Steps between evaluations, which also happen before the first step and after the last; 0: never."""
     suite: str | None = None
-    """A named list of tasks (``peira show suites``); left out, ``n`` tasks of ``split`` at ``level``."""
+    """A named list of tasks (``sort4``); left out, ``n`` tasks of ``split`` at ``level``."""
     split: str = "test"
     level: int | None = None
     """Left out: the hardest level that is trained on."""
