@@ -116,6 +116,13 @@ def test_b24_rounding_noise_is_no_advantage(records, scale, std):
     assert metrics["flat_group_share"] == 1
 
 
+@pytest.mark.parametrize("scale", ["std_group", "std_batch", "whiten_batch"])
+def test_b24_without_a_baseline_a_unit_of_noise_is_no_unit_either(records, scale):
+    rule = CreditSettings(baseline="none", scale=scale)
+    (found,), _ = credit([records.scored([1.0, 1.0, 1.0, 1.0 + 1e-5])], rule)
+    assert not values(found).any()
+
+
 def test_b24_a_real_difference_is_kept(records):
     (found,), _ = credit([records.scored([1.0, 1.0, 1.0, 1.01])], CreditSettings())
     assert values(found)[3] == pytest.approx(3**0.5, rel=1e-3)
@@ -129,6 +136,14 @@ def test_b25_a_group_of_one_has_nothing_to_compare(records, baseline, scale):
     assert not values(credited[0]).any()
     assert values(credited[1]).any()
     assert metrics["singleton_groups"] == 1
+
+
+@pytest.mark.parametrize("scale", ["none", "std_group", "std_batch"])
+def test_b25_nor_do_the_turns_of_one_member_compare_with_each_other(records, scale):
+    alone = records.episode([records.turn(1, reward=1.0), records.turn(1, reward=2.0)])
+    rule = CreditSettings(scale=scale, returns="to_go")
+    (found, _), _ = credit([records.group([alone]), records.scored([0.0, 1.0], seed=1)], rule)
+    assert not any(w.any() for w in found.weights[0])
 
 
 def test_b26_survivors_of_a_filter_are_divided_by_survivors(records):

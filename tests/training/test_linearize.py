@@ -24,7 +24,7 @@ def turns_of(draw, mode):
     """Turns of one episode, as dictionaries for ``records.turn``; ``mode`` is append, window or mixed."""
     context, turns = draw(st.lists(st.integers(0, 9), min_size=1, max_size=4)), []
     for _ in range(draw(st.integers(1, 5))):
-        ids = draw(st.lists(st.integers(0, 9), max_size=4)) + draw(st.sampled_from([[], [ACTION], [ACTION + 1]]))
+        ids = draw(st.lists(st.sampled_from([*range(10), ACTION, ACTION + 1]), max_size=5))
         written, at = [], []
         for token in ids:
             at.append(len(written))
