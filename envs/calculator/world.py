@@ -154,28 +154,28 @@ class Calculator(Env[Instance]):
         return self._calculate(expression.strip()) if verb == _VERB else Step.refuse(self.text["no answer tags"])
 
     def _execute(self, typed: str) -> Step:
-        result, _ = _calculated(typed)
-        self._learn(typed, result)
-        return Step.go_on(f"{result}\n")
+        printed = _calculate(typed)
+        self._learn(printed)
+        return Step.go_on(f"{printed.result}\n")
 
     def _calculate(self, expression: str) -> Step:
-        result, understood = _calculated(expression)
-        if not understood:
-            return Step.refuse(result)
-        self._learn("".join(expression.split()), result)
-        return Step.go_on(result)
+        printed = _calculate(expression)
+        if not printed.understood:
+            return Step.refuse(printed.result)
+        self._learn(printed)
+        return Step.go_on(printed.result)
 
-    def _learn(self, expression: str, result: str) -> None:
+    def _learn(self, printed: "_Printed") -> None:
         """Close the calculator and remember what it printed."""
-        known, facts = self.state.known, self.state.facts
-        if expression not in known:
-            known = {**known, expression: result}
-            facts ^= _hash(f"{expression}={result}")
-        self.state = State(known=known, facts=facts)
+        _, _, _, known, facts, _ = self.state
+        if printed.expression not in known:
+            known = {**known, printed.expression: printed.result}
+            facts ^= printed.hash
+        self.state = State(None, 0, 0, known, facts)
 
     def _judge(self, said: str) -> Step:
         right = is_right(self.instance, said)
-        self.state = self.state._replace(end="won" if right else "lost")
+        self.state = State(known=self.state.known, facts=self.state.facts, end="won" if right else "lost")
         return Step.win(self.text["right"]) if right else Step.lose(self.text["wrong"])
 
     # ---- beyond Gymnasium ---------------------------------------------------------------------------------------
@@ -221,17 +221,26 @@ class Calculator(Env[Instance]):
         return players.plan(self, players.direct_calculation(self.instance, self.state.known))
 
 
+class _Printed(NamedTuple):
+    """What the display shows for an expression."""
+
+    expression: str
+    """Without spaces."""
+    result: str
+    understood: bool
+    hash: int
+
+
 @lru_cache(maxsize=4096)
-def _calculated(expression: str) -> tuple[str, bool]:
-    """Return what the display shows, and whether that is a result. Members of a group ask for the same things."""
+def _calculate(expression: str) -> _Printed:
+    """Calculate; the members of a group ask for the same things over and over."""
+    written = "".join(expression.split())
     try:
-        return rounded(evaluate(expression)), True
+        result, understood = rounded(evaluate(expression)), True
     except ToolRefusal as refusal:
-        return Calculator.text["error"].format(reason=refusal), False
-
-
-def _hash(fact: str) -> int:
-    return int.from_bytes(blake2b(fact.encode("utf-8", "replace"), digest_size=8).digest(), "big")
+        result, understood = Calculator.text["error"].format(reason=refusal), False
+    fact = f"{written}={result}".encode("utf-8", "replace")
+    return _Printed(written, result, understood, int.from_bytes(blake2b(fact, digest_size=8).digest(), "big"))
 
 
 WORLD = WorldSpec(
