@@ -110,7 +110,8 @@ class Rows:
         request = job.request
         prompt = request.prompt
         length = len(prompt)
-        self.ids[row, shared:length] = prompt[shared:]
+        # The shared part too: it may have been copied from another row, and this row lends by what its ids say.
+        self.ids[row, :length] = prompt
         self.known[row] = self.prompt[row] = length
         self.cached[row] = shared
         self.limit[row] = min(request.max_tokens, self.context - length)

@@ -28,12 +28,17 @@ _UNSUPPORTED = ("softcap", "s_aux", "position_bias")
 _IDLE_SHARE = 1.5
 """Rows are read in place when at most this many lie between the first and the last for each one in use."""
 
+_WORTH_A_CUT = 4_000
+"""Keys of single rows that another segment must save: about what its own operations cost."""
+_FEW = 8
+"""Up to this many queries of a row, two matrix products beat the fused kernel on a CPU."""
+
 _current: "ContextVar[tuple[SlotCache, Feed] | None]" = ContextVar("peira_slots", default=None)
 
 
 @dataclass
 class _Segment:
-    """Rows that attend together: their queries are padded to one width."""
+    """Rows that attend together: their queries are padded to one width, their keys to one reach."""
 
     rows: slice | torch.Tensor
     count: int
@@ -45,27 +50,25 @@ class _Segment:
     positions: torch.Tensor
     """[N Q] position of each query, -1 for padding."""
     take: torch.Tensor | None
-    """[N Q] token of each query; ``None``: the tokens as they lie."""
-    give: torch.Tensor | None
+    """[N Q] token of each query; ``None``: the segment is all tokens, as they lie."""
+    give: torch.Tensor | None = None
     """[n] tokens that this segment answers."""
-    source: torch.Tensor | None
-    """[n] query that answers each of them."""
-    masks: dict[tuple[int, int | None, torch.dtype], torch.Tensor] = field(default_factory=dict)
+    source: torch.Tensor | None = None
+    """[n] query that answers each of them; ``None``: all queries, as they lie."""
+    masks: dict[tuple[int | None, torch.dtype], torch.Tensor] = field(default_factory=dict)
 
-    def mask(self, group: int, window: int | None, dtype: torch.dtype) -> torch.Tensor:
-        """Return ``[N 1 group*Q K]``: 0 where a query may look, very negative where not; the same for all layers."""
-        key = (group, window, dtype)
+    def mask(self, window: int | None, dtype: torch.dtype) -> torch.Tensor:
+        """Return ``[N 1 Q 1 K]``: 0 where a query may look, very negative where not; the same for all layers."""
+        key = (window, dtype)
         found = self.masks.get(key)
         if found is None:
             keys = torch.arange(self.reach, device=self.positions.device)
-            queries = self.positions[:, :, None]
-            seen = keys <= queries
+            queries = self.positions[:, None, :, None, None]
+            hidden = keys > queries
             if window is not None:
-                seen &= keys > queries - window
-            one = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, torch.finfo(dtype).min)
-            shape = (self.count, group, self.width, self.reach)
-            found = one[:, None].expand(shape).reshape(self.count, 1, group * self.width, self.reach)
-            self.masks[key] = found
+                hidden |= keys <= queries - window
+            found = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device)
+            found = self.masks[key] = found.masked_fill_(hidden, torch.finfo(dtype).min)
         return found
 
 
@@ -92,8 +95,13 @@ class Feed:
         """[T]"""
         self._device = device
         self._cells: dict[tuple[int, int], torch.Tensor] = {}
+        reach = starts + counts
         buckets = np.frexp(counts - 1)[1]  # 1 | 2 | 3-4 | 5-8 | ...: padding at most doubles the attention's queries
-        self.segments = [self._segment(rows, starts, counts, offsets, buckets == b) for b in np.unique(buckets)]
+        self.segments = [
+            self._segment(rows[part], starts[part], counts[part], offsets[part])
+            for bucket in np.unique(buckets)
+            for part in _by_reach(np.flatnonzero(buckets == bucket), reach)
+        ]
 
     def _tensor(self, array: NDArray[np.int64]) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
@@ -104,9 +112,7 @@ class Feed:
         starts: NDArray[np.int64],
         counts: NDArray[np.int64],
         offsets: NDArray[np.int64],
-        chosen: NDArray[np.bool_],
     ) -> _Segment:
-        rows, starts, counts, offsets = rows[chosen], starts[chosen], counts[chosen], offsets[chosen]
         width, reach = int(counts.max()), int((starts + counts).max())
         low, span = int(rows[0]), int(rows[-1] - rows[0]) + 1
         dense = span <= _IDLE_SHARE * len(rows)
@@ -116,22 +122,41 @@ class Feed:
         positions = np.full((count, width), -1)
         positions[places] = np.where(valid, starts[:, None] + steps, -1)
         index = slice(low, low + span) if dense else self._tensor(rows)
-        if count == len(rows) and bool(valid.all()) and count * width == self.tokens:
-            return _Segment(index, count, width, reach, self._tensor(positions), None, None, None)
+        seen, whole = self._tensor(positions), count == len(rows) and bool(valid.all())
+        if whole and count * width == self.tokens:
+            return _Segment(index, count, width, reach, seen, None)
         take = np.zeros((count, width), dtype=np.int64)
         take[places] = offsets[:, None] + np.minimum(steps, counts[:, None] - 1)
+        taken = self._tensor(take.ravel())
+        if whole:
+            return _Segment(index, count, width, reach, seen, taken, taken)
         give, source = (offsets[:, None] + steps)[valid], (places[:, None] * width + steps)[valid]
-        seen, taken, given, answered = map(self._tensor, (positions, take.ravel(), give, source))
-        return _Segment(index, count, width, reach, seen, taken, given, answered)
+        return _Segment(index, count, width, reach, seen, taken, self._tensor(give), self._tensor(source))
 
     def cells(self, heads: int, context: int) -> torch.Tensor:
-        """Return ``[heads * T]``: the place of each new key in a layer's cache, counted in vectors."""
+        """Return ``[T * heads]``: the place of each new key in a layer's cache, counted in vectors."""
         key = (heads, context)
         found = self._cells.get(key)
         if found is None:
-            at = (self.rows * heads + np.arange(heads)[:, None]) * context + self.positions
+            at = (self.rows[:, None] * heads + np.arange(heads)) * context + self.positions[:, None]
             found = self._cells[key] = self._tensor(at.ravel())
         return found
+
+
+def _by_reach(rows: NDArray[np.int64], reach: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Cut rows into parts such that short ones need not look as far as the longest, where that pays; each in order."""
+    by_length = rows[np.argsort(-reach[rows], kind="stable")]
+    parts, todo = [], [by_length]
+    while todo:
+        part = todo.pop()
+        far = reach[part]
+        saved = np.arange(len(part), 0, -1) * (far[0] - far)
+        cut = int(saved.argmax())
+        if saved[cut] < _WORTH_A_CUT:
+            parts.append(np.sort(part))
+        else:
+            todo += [part[:cut], part[cut:]]
+    return parts
 
 
 class SlotCache:
@@ -218,22 +243,17 @@ class SlotCache:
         heads, tokens = query.shape[1], query.shape[2]
         keys = self._stored(self._keys, layer, key, feed)
         values = self._stored(self._values, layer, value, feed)
-        groups = keys.shape[1]
-        shared = heads // groups
+        queries = query[0].transpose(0, 1)  # [T H D], as the projection laid it
+        scale = query.shape[-1] ** -0.5 if scale is None else scale
         out = query.new_empty(tokens, heads, values.shape[-1])
         for s in feed.segments:
-            q = query[0] if s.take is None else query[0].index_select(1, s.take)
-            # The query heads that share a key head line up as further queries of it: no key is ever repeated.
-            q = q.reshape(groups, shared, s.count, s.width, -1).permute(2, 0, 1, 3, 4)
-            q = q.reshape(s.count, groups, shared * s.width, -1)
-            k, v = (_rows(cache, s) for cache in (keys, values))
-            mask = s.mask(shared, window if window is not None and window < s.reach else None, q.dtype)
-            a = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
-            a = a.reshape(s.count, groups, shared, s.width, -1).permute(0, 3, 1, 2, 4)
+            q = queries if s.take is None else queries.index_select(0, s.take)
+            mask = s.mask(window if window is not None and window < s.reach else None, q.dtype)
+            a = _look(q.reshape(s.count, s.width, heads, -1), _rows(keys, s), _rows(values, s), mask, scale)
             a = a.reshape(s.count * s.width, heads, -1)
-            if s.give is None or s.source is None:
+            if s.give is None:
                 return a[None]
-            out.index_copy_(0, s.give, a.index_select(0, s.source))
+            out.index_copy_(0, s.give, a if s.source is None else a.index_select(0, s.source))
         return out[None]
 
     def _stored(self, caches: dict[int, torch.Tensor], layer: int, new: torch.Tensor, feed: Feed) -> torch.Tensor:
@@ -242,8 +262,39 @@ class SlotCache:
         cache = caches.get(layer)
         if cache is None:
             cache = caches[layer] = _blank((self.slots, groups, self.context, width), new.dtype, new.device)
-        cache.view(-1, width).index_copy_(0, feed.cells(groups, self.context), new[0].reshape(-1, width))
+        cache.view(-1, width).index_copy_(
+            0, feed.cells(groups, self.context), new[0].transpose(0, 1).reshape(-1, width)
+        )
         return cache
+
+
+def _look(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scale: float
+) -> torch.Tensor:
+    """Attend; the query heads that share a key head line up as further queries of it, so that no key is repeated.
+
+    Args:
+        query: [N Q H D]
+        key: [N G K D]
+        value: [N G K E]
+        mask: [N 1 Q 1 K] added to the scores
+        scale: of the scores.
+
+    Returns:
+        [N Q H E]
+    """
+    count, width, heads, _ = query.shape
+    groups, reach = key.shape[1], key.shape[2]
+    shared = heads // groups
+    lines = query.reshape(count, width, groups, shared, -1).transpose(1, 2).reshape(count, groups, width * shared, -1)
+    if query.device.type == "cpu" and width * shared <= _FEW:
+        scores = torch.matmul(lines * scale, key.transpose(2, 3))
+        scores.view(count, groups, width, shared, reach).add_(mask)
+        out = torch.matmul(scores.softmax(-1), value)
+    else:
+        full = mask.expand(count, 1, width, shared, reach).reshape(count, 1, width * shared, reach)
+        out = scaled_dot_product_attention(lines, key, value, attn_mask=full, scale=scale)
+    return out.reshape(count, groups, width, shared, -1).transpose(1, 2).reshape(count, width, heads, -1)
 
 
 def _rows(cache: torch.Tensor, segment: _Segment) -> torch.Tensor:
