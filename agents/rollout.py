@@ -32,7 +32,18 @@ from peira.tools.errors import Fault, UsageError
 if TYPE_CHECKING:
     from peira.agents.policy import Policy
 
-__all__ = ["Fork", "Progress", "RolloutSettings", "collect", "fork", "gather_bounded", "rollout", "run_episode"]
+__all__ = [
+    "Fork",
+    "Progress",
+    "RolloutSettings",
+    "collect",
+    "fork",
+    "gather_bounded",
+    "rollout",
+    "run_episode",
+    "run_sync",
+    "seated",
+]
 
 ResultT = TypeVar("ResultT")
 Progress = Callable[[Episode | FaultRecord, int, int], None]
@@ -263,7 +274,7 @@ def rollout(
     """
     if n < 1:
         raise UsageError(f"rollout needs n of at least 1, not {n}")
-    engine, view, player = _seated(agent, world, params)
+    engine, view, player = seated(agent, world, params)
     if engine is not None and view.actions is not None:
         params.setdefault("actions", "expanded")
     tasks = [
@@ -288,8 +299,14 @@ def rollout(
     return [episode for group in groups for episode in group.episodes]
 
 
-def _seated(agent: Any, world: str, params: Mapping[str, Any]) -> tuple[Engine | None, View, Player | str | None]:
-    """Return engine, view and player for whatever was given as an agent."""
+def seated(agent: Any, world: str, params: Mapping[str, Any]) -> tuple[Engine | None, View, Player | str | None]:
+    """Return engine, view and player for whatever was given as an agent (see ``rollout``).
+
+    An engine made here from a policy belongs to the caller, who closes it.
+
+    Raises:
+        UsageError: nothing that could act.
+    """
     if isinstance(agent, tuple):
         engine, view = agent
         return engine, view, None

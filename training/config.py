@@ -108,6 +108,6 @@ class RunConfig(Settings):
             )
         if self.evaluate.suite is None and self.evaluate.split == self.world.split:
             raise ValueError(
-                f"'evaluate.split' is {self.evaluate.split!r}, which is trained on: what was trained on measures nothing"
+                f"'evaluate.split' is {self.evaluate.split!r}, which is trained on: it would measure memory"
             )
         return self

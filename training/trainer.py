@@ -7,7 +7,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ from pydantic import Field
 from peira.agents.edits import Gains, counterfactual
 from peira.agents.engines.base import Engine
 from peira.agents.rollout import Progress, RolloutSettings, collect
-from peira.agents.types import Episode, Group, Tag
+from peira.agents.types import Group, Tag
 from peira.agents.view import View
 from peira.envs.seeding import seed_of
 from peira.tasks.sampler import Sampler
@@ -25,9 +25,10 @@ from peira.training.delivery import deliver, probe_of
 from peira.training.filters import Filling, FilterSettings
 from peira.training.learner import Learner
 from peira.training.linearize import linearize, linearize_all
+from peira.training.measures import episode_metrics
 from peira.training.rewards import RewardSettings, shaped
 from peira.training.settings import Settings
-from peira.training.types import Credited, Sample, Update
+from peira.training.types import Credited, Update
 
 __all__ = ["CollectSettings", "Counterfactual", "RewardKL", "Step", "Trainer", "TrainerState"]
 
@@ -183,33 +184,6 @@ class Trainer:
             for k in np.unique(sample.turns):
                 found[sample.member][k][turns[k].tags == Tag.DECISION] = values[sample.turns == k]
         return found
-
-
-def episode_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Return success, score, length and ends of a step's episodes, and how often each kind of action was taken."""
-    episodes = [episode for group in groups for episode in group.episodes]
-    count = len(episodes)
-    ends = Counter(str(episode.end) for episode in episodes)
-    verbs = Counter(verb for episode in episodes for verb in verbs_of(episode))
-    return {
-        "episodes": float(count),
-        "faults": float(sum(len(group.faults) for group in groups)),
-        "success": float(np.mean([e.success for e in episodes])),
-        "score": float(np.mean([e.score for e in episodes])),
-        "turns": float(np.mean([len(e.turns) for e in episodes])),
-        "sampled": float(np.mean([e.sampled for e in episodes])),
-        **{f"end/{end}": n / count for end, n in sorted(ends.items())},
-        **{f"actions/{verb}": n / count for verb, n in sorted(verbs.items())},
-    }
-
-
-def verbs_of(episode: Episode) -> list[str]:
-    """Return the verb of each operation of an episode: ``compare`` of ``compare A B``, or a routing action's name."""
-    return [
-        turn.action.partition(" ")[0]
-        for turn in episode.turns
-        if turn.valid and not (turn.terminated or turn.truncated) and (turn.legal is None or turn.legal.vocab)
-    ]
 
 
 Watch = Callable[[Step], None]
