@@ -1,0 +1,1 @@
+"""The commands of ``peira``: one module each, with ``parser()`` and ``run(arguments) -> exit code``."""
