@@ -71,7 +71,10 @@ def apply(operator: str, left: Number, right: Number) -> Number:
     Raises:
         ToolRefusal: no real value, out of range, or too large to be computed.
     """
-    return guarded(OPERATIONS[operator], left, right)
+    result = guarded(OPERATIONS[operator], left, right)
+    if isinstance(result, float) and not result and left and right and operator in "*/^":
+        raise ToolRefusal(TOO_SMALL)
+    return result
 
 
 def _divide(left: Number, right: Number) -> Number:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from peira.tools.calculator.arithmetic import MAX_BITS, TOO_LARGE, Number, factorial, fit, power, whole
+from peira.tools.calculator.arithmetic import MAX_BITS, TOO_LARGE, TOO_SMALL, Number, factorial, fit, power, whole
 from peira.tools.errors import ToolRefusal
 
 __all__ = ["CONSTANTS", "FUNCTIONS", "MANY"]
@@ -22,6 +22,13 @@ def _choose(count: Callable[[int, int], int]) -> Callable[..., Number]:
         return count(n, k)
 
     return choose
+
+
+def _exp(value: Number) -> Number:
+    result = math.exp(float(value))
+    if not result:
+        raise ToolRefusal(TOO_SMALL)
+    return result
 
 
 def _log(value: Number, base: Number = math.e) -> Number:
@@ -77,7 +84,7 @@ FUNCTIONS: dict[str, tuple[int, int, Callable[..., Number]]] = {
     "cbrt": (1, 1, lambda x: power(Fraction(x), Fraction(1, 3))),
     "root": (2, 2, lambda x, n: power(x, Fraction(1, whole(n, "root")))),
     "pow": (2, 2, power),
-    "exp": (1, 1, _real(math.exp)),
+    "exp": (1, 1, _exp),
     "ln": (1, 1, _log),
     "log": (1, 2, _log),
     "log2": (1, 1, lambda x: _log(x, 2)),
@@ -92,8 +99,8 @@ FUNCTIONS: dict[str, tuple[int, int, Callable[..., Number]]] = {
     "floor": (1, 1, math.floor),
     "ceil": (1, 1, math.ceil),
     "round": (1, 2, _round),
-    "min": (1, MANY, min),
-    "max": (1, MANY, max),
+    "min": (1, MANY, lambda *values: min(values)),
+    "max": (1, MANY, lambda *values: max(values)),
     "mod": (2, 2, lambda a, b: a % b),
     "gcd": (1, MANY, _wholes(math.gcd)),
     "lcm": (1, MANY, _wholes(math.lcm)),

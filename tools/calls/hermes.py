@@ -9,6 +9,7 @@ import re
 from math import isfinite
 from typing import Any
 
+from peira.tools.calls.reasoning import MOST_MISSES
 from peira.tools.calls.types import Call, Problem
 
 __all__ = ["hermes_calls", "hermes_unit"]
@@ -84,12 +85,13 @@ def hermes_calls(text: str) -> tuple[str, list[Call | Problem]]:
     """Return the text without its tool calls, and the calls and problems in order."""
     kept: list[str] = []
     found: list[Call | Problem] = []
-    at = 0
-    while (tag := _TAG.search(text, at)) is not None:
+    at = misses = 0
+    while misses < MOST_MISSES and (tag := _TAG.search(text, at)) is not None:
         kept.append(text[at : tag.start()])
         at = tag.end()
         if tag.group() == _OPEN:
             item, at = _block(text, at)
+            misses += isinstance(item, Problem)
             found.append(item.shifted(tag.start()))
     return "".join([*kept, text[at:]]), found
 

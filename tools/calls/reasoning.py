@@ -10,7 +10,10 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["Split", "split_reasoning"]
+__all__ = ["MOST_MISSES", "Split", "split_reasoning"]
+
+MOST_MISSES = 1_000
+"""Malformed calls after which a message is read no further: naming an error costs as much as the text is long."""
 
 _UNCLOSED = "Your reasoning was never closed, so nothing was carried out. End it with </think>, then act."
 _MARK = re.compile(r"<(/?)think(?:ing)?>")
@@ -40,27 +43,26 @@ def split_reasoning(text: str, *, opened: bool = False, unit: Callable[[str, int
         unit: tells, for the place of a ``<tool_call>``, where that call ends if it is well formed.
     """
     if not opened and "think" not in text:
-        return Split("", ((0, len(text)),), None)
+        return Split("", ((0, len(text)),) if text else (), None)
     marks = _MARK if unit is None else _MARK_OR_CALL
-    thoughts: list[str] = []
+    thoughts: list[tuple[int, int]] = []
     spans: list[tuple[int, int]] = []
-    inside, start, at = opened, 0, 0
+    inside, start, at, misses = opened, 0, 0, 0
     while mark := marks.search(text, at):
         at = mark.end()
         if mark[1] is None:
-            if unit is not None and not inside:
-                at = unit(text, mark.start()) or at
+            if unit is not None and not inside and misses < MOST_MISSES:
+                end = unit(text, mark.start())
+                at, misses = (at, misses + 1) if end is None else (end, misses)
         elif mark[1] and inside:
-            thoughts.append(text[start : mark.start()])
+            thoughts.append((start, mark.start()))
             inside, start = False, at
         elif mark[1]:
-            thoughts, spans, start = [text[: mark.start()]], [], at
+            thoughts, spans, start = [(0, mark.start())], [], at
         elif not inside:
             spans.append((start, mark.start()))
             inside, start = True, at
-    if inside:
-        thoughts.append(text[start:])
-    else:
-        spans.append((start, len(text)))
+    (thoughts if inside else spans).append((start, len(text)))
     kept = tuple(span for span in spans if span[0] < span[1])
-    return Split("\n".join(thought.strip() for thought in thoughts), kept, _UNCLOSED if inside else None)
+    reasoning = "\n".join(text[low:high].strip() for low, high in thoughts)
+    return Split(reasoning, kept, _UNCLOSED if inside else None)
