@@ -24,3 +24,10 @@ def _load(name: str) -> ModuleType:
 def records() -> ModuleType:
     """Builders of turns, episodes and groups (``tests/support/records.py``)."""
     return _load("records")
+
+
+@pytest.fixture(scope="session")
+def models() -> ModuleType:
+    """Builders of small models (``tests/support/models.py``)."""
+    pytest.importorskip("torch")
+    return _load("models")

@@ -122,7 +122,7 @@ class LocalEngine:
         """
         self._usable()
         self._check_ids(ids)
-        self._rules.check(legal, tuple(candidates))
+        self._rules.check(legal, tuple(candidates), "candidate")
         if not 1 <= start <= len(ids) <= self._context:
             raise UsageError(
                 f"score needs 1 <= start <= T <= {self._context}; got start={start}, T={len(ids)} "

@@ -59,8 +59,8 @@ class Rules:
         self.open = np.zeros(capacity, dtype=bool)
         """[M] every output row is legal, so that no mask is needed."""
 
-    def check(self, legal: Legal | None, stop: tuple[int, ...]) -> None:
-        """Refuse a rule that can never work.
+    def check(self, legal: Legal | None, others: tuple[int, ...], kind: str = "stop") -> None:
+        """Refuse a rule that can never work; ``others`` are further ids, of some ``kind``, that must have rows.
 
         Raises:
             UsageError: an empty legal set, or an id that the model has no row for.
@@ -69,10 +69,10 @@ class Rules:
             raise UsageError(
                 "the legal set is empty: no id could be sampled; the world must offer an action or free text"
             )
-        for kind, ids in (("legal", legal.ids if legal is not None else ()), ("stop", stop)):
+        for what, ids in (("legal", legal.ids if legal is not None else ()), (kind, others)):
             if ids and not 0 <= min(ids) <= max(ids) < self.rows:
                 raise UsageError(
-                    f"{kind} ids {ids} do not all name output rows of the model (0..{self.rows - 1}); the policy was "
+                    f"{what} ids {ids} do not all name output rows of the model (0..{self.rows - 1}); the policy was "
                     "made for other actions or another tokenizer"
                 )
 

@@ -1,7 +1,8 @@
 """Tokens per second of the local engine in multi-turn rollout, beside one plain batched ``generate`` of the same model.
 
-``generate`` runs ``slots`` rows, all as long as an episode becomes on average. The rollout runs three times as many episodes over the same number of
-slots, with turns of random length (mean ``tokens``), an observation after each, and no barrier anywhere.
+``generate`` runs ``slots`` rows, all as long as an episode becomes on average. The rollout runs three times as many
+episodes over the same number of slots, with turns of random length (mean ``tokens``), an observation after each, and
+no barrier anywhere.
 
 Run: python tests/bench/bench_local_engine.py [--slots 256] [--turns 8] [--tokens 16] [--observation 8]
 """
