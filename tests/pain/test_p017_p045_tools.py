@@ -40,7 +40,7 @@ def test_p017_one_tool_given_twice_is_one_tool():
 def test_p035_an_error_inside_a_tool_is_short_and_the_other_calls_run():
     def broken(path: str) -> str:
         """Fail as tools do."""
-        raise FileNotFoundError(2, "No such file", f"/home/someone/secret/project/{path}")
+        raise FileNotFoundError(2, "No such file", f"/srv/secret/project/{path}")
 
     def fine() -> str:
         """Work."""
