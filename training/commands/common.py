@@ -107,10 +107,16 @@ def bar(what: str, total: int | None = None) -> Iterator[Callable[[int, int, str
     if not terminal.is_terminal:
         yield _lines(what)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}"))  # fmt: skip
-    with Progress(*columns, console=terminal, transient=True) as shown:
+    name, note = TextColumn("{task.description}"), TextColumn("{task.fields[note]}")
+    with Progress(
+        name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), note, console=terminal, transient=True
+    ) as shown:
         task = shown.add_task(what, total=total, note="")
-        yield lambda done, wanted, note="": shown.update(task, completed=done, total=wanted, note=note)
+
+        def tell(done: int, wanted: int, note: str = "") -> None:
+            shown.update(task, completed=done, total=wanted, note=note)
+
+        yield tell
 
 
 def _lines(what: str) -> Callable[[int, int, str], None]:

@@ -32,11 +32,9 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json:
             say_json([_described(name, chain) for name, chain in chains.items()])
             return 0
-        rows = [
-            [n, c[-2].data["recipe"] if len(c) > 1 else "", c[-1].paper.arxiv, c[-1].paper.idea]
-            for n, c in chains.items()
-        ]
-        table(["recipe", "extends", "arXiv", "idea"], rows)
+        rows = [_described(name, chain) for name, chain in chains.items()]
+        columns = ("recipe", "extends", "arxiv", "idea")
+        table(columns, [[str(row[column] or "") for column in columns] for row in rows])
         return 0
     if arguments.resolved:
         # A recipe names neither world nor policy; what stands here in their place is no part of the recipe.

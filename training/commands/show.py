@@ -9,6 +9,9 @@ from peira.training.commands.common import Parser, add_world, new_parser, params
 
 __all__ = ["parser", "run"]
 
+_LISTED = 12
+"""Actions shown to a person; --json has all of them."""
+
 
 def parser() -> Parser:
     """Return the command's parser."""
@@ -62,7 +65,6 @@ def run(arguments: argparse.Namespace) -> int:
     say(f"  text        {data['text']}")
     say("")
     say(observation)
-    say(
-        f"  legal: {', '.join(repr(action) for action in info['legal'][:12])}{' ...' if len(info['legal']) > 12 else ''}"
-    )
+    listed = ", ".join(repr(action) for action in data["legal"][:_LISTED])
+    say(f"  legal: {listed}{' ...' if len(data['legal']) > _LISTED else ''}")
     return 0
