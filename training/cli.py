@@ -12,7 +12,7 @@ from importlib import import_module
 
 from peira.tools.errors import Fault, UsageError, unknown
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "main", "module_of"]
 
 COMMANDS = {
     "quickstart": "an agent trains itself on sorting: a table, a curve, and a way to watch it",
@@ -70,13 +70,18 @@ def _run(arguments: list[str]) -> int:
     name, rest = arguments[0], arguments[1:]
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS, remedy="`peira --help` says what each is for.")
-    module = import_module(f"peira.training.commands.{name}_" if name == "list" else f"peira.training.commands.{name}")
+    module = import_module(module_of(name))
     parser = module.parser()
     try:
         parsed = parser.parse_args(rest)
     except SystemExit as stop:  # argparse has said what was wrong, or printed its help
         return stop.code if isinstance(stop.code, int) else 2
     return int(module.run(parsed))
+
+
+def module_of(command: str) -> str:
+    """Return the module that holds a command."""
+    return f"peira.training.commands.{'list_' if command == 'list' else command}"
 
 
 def _overview() -> str:

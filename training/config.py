@@ -78,6 +78,10 @@ class RunConfig(Settings):
     """All random streams of the run hang on it."""
     steps: int = Field(default=100, ge=0)
     """Iterations: collect, judge, learn, deliver."""
+    tokens: int | None = Field(default=None, ge=1)
+    """Sampled ids after which a run ends, whatever ``steps`` says: for comparisons under one budget."""
+    keep_episodes: int = Field(default=0, ge=0)
+    """Steps between those whose episodes are kept in the run's folder; 0: none are."""
     save_every: int = Field(default=10, ge=0)
     """Steps between checkpoints; 0: only the last step is saved."""
     world: WorldSettings

@@ -53,6 +53,20 @@ class Score:
     actions: Mapping[str, Estimate]
     """Uses per episode of each verb of the world: ``compare``, ``swap``."""
 
+    def metrics(self) -> dict[str, float]:
+        """Return the means as flat metrics, with the interval of success."""
+        return {
+            "success": self.success.mean,
+            "success_low": self.success.low,
+            "success_high": self.success.high,
+            "score": self.score.mean,
+            "turns": self.turns.mean,
+            "sampled": self.sampled.mean,
+            "lost": float(self.lost),
+            **{f"end/{end}": n / self.trials for end, n in self.ends.items()},
+            **{f"actions/{verb}": uses.mean for verb, uses in self.actions.items()},
+        }
+
     def json(self) -> dict[str, Any]:
         """Return plain data."""
         return {

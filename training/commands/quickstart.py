@@ -1,0 +1,27 @@
+"""``peira quickstart``."""
+
+import argparse
+
+from peira.training.commands.common import Parser, new_parser
+
+__all__ = ["parser", "run"]
+
+
+def parser() -> Parser:
+    """Return the command's parser."""
+    made = new_parser(
+        "quickstart",
+        "Make a tiny policy, show it a wasteful sorter, train it by trial, and say what it found. Minutes on a laptop.",
+        ["peira quickstart", "peira quickstart --out runs/first"],
+    )
+    made.add_argument("--out", default="runs/quickstart", help="folder of the run (default: runs/quickstart)")
+    made.add_argument("--seed", type=int, default=0, help="names all random choices (default: 0)")
+    made.add_argument("--steps", type=int, help="training steps (default: what shows the effect)")
+    return made
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Hand over to the main job."""
+    from peira.training.quickstart import quickstart
+
+    return quickstart(arguments.out, seed=arguments.seed, steps=arguments.steps)
