@@ -5,9 +5,10 @@ nothing succeeded, every member is forked at a place in language mode, a routing
 policy goes on from it. What that brought, against what the original brought, is the rewritten member's credit.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +75,7 @@ def insertable(episode: Episode, vocab: int) -> list[tuple[int, int]]:
     for k, turn in enumerate(episode.turns):
         if turn.legal is not None and turn.legal.vocab:
             plain = (turn.completion.ids < vocab) & (turn.tags == Tag.DECISION)
-            places += [(k, int(l)) for l in np.flatnonzero(plain)]
+            places += [(k, int(position)) for position in np.flatnonzero(plain)]
     return places
 
 
@@ -104,7 +105,8 @@ class _Rewriter:
 
     def _routing(self, episode: Episode, gains: Gains, generator: np.random.Generator) -> str:
         offered = {i for turn in episode.turns if turn.legal is not None and turn.legal.vocab for i in turn.legal.ids}
-        names = [n for n, i, r in zip(self.actions.names, self.actions.ids, self.actions.routing, strict=True) if r and i in offered]  # fmt: skip
+        rows = zip(self.actions.names, self.actions.ids, self.actions.routing, strict=True)
+        names = [name for name, row, routing in rows if routing and row in offered]
         if not names:
             raise UsageError(
                 f"counterfactual rewriting found no routing action in an episode of {episode.task.world!r}; "
@@ -134,6 +136,14 @@ class _Rewriter:
             table = await self.engine.score(context, candidates, start, legal)
             scores[[index for index, _ in members]] = table[positions - start].max(axis=1)
         return scores
+
+
+def _fresh(episode: Episode) -> int:
+    """Return how many ids a fork sampled itself: those after the place where it left its original."""
+    origin = episode.origin
+    assert origin is not None  # only rewritten episodes are asked
+    kept = sum(len(turn.completion.ids) for turn in episode.turns[: origin.turn]) + origin.position + 1
+    return max(0, episode.sampled - kept)
 
 
 def _contexts(
@@ -188,20 +198,29 @@ async def counterfactual(
         settings: how episodes are played.
         gains: what each routing action has brought so far.
         seed: names the random choices of this call.
-        temperature, top_k, top_p: how a place is drawn from its scores (EARL: 10, 10, 0.9).
+        temperature: of the scores from which a place is drawn (EARL: 10).
+        top_k: at most this many places are in the draw (EARL: 10).
+        top_p: and of these the most likely ones with this share (EARL: 0.9).
 
     Returns:
-        The groups, the gains after them, and counts (``rewritten``, ``rewrite_gain``).
+        The groups, the gains after them, and counts (``rewritten``, ``rewrite_gain`` in all, ``rewrite_tokens`` newly sampled).
 
     Raises:
         UsageError: the view has no native actions.
     """
     if view.actions is None:
-        raise UsageError("counterfactual rewriting forces native actions, but this policy has none (`peira policy expand`)")
+        raise UsageError(
+            "counterfactual rewriting forces native actions, but this policy has none (`peira policy expand`)"
+        )
     rewriter = _Rewriter(engine, view, view.actions, settings, temperature, top_k, top_p)
-    chosen = [(g, m) for g, group in enumerate(groups) if not any(e.score != 0 for e in group.episodes) for m in range(len(group.episodes))]  # fmt: skip
+    chosen = [
+        (g, m)
+        for g, group in enumerate(groups)
+        if all(episode.score == 0 for episode in group.episodes)
+        for m in range(len(group.episodes))
+    ]
 
-    def job(g: int, m: int):  # type: ignore[no-untyped-def]  # noqa: ANN202 - a coroutine of `rewrite`
+    def job(g: int, m: int) -> Coroutine[Any, Any, tuple[Episode, str] | FaultRecord]:
         key = groups[g].task.key
         generator = rng("counterfactual", seed, key, g, m)
         return rewriter.rewrite(groups[g].episodes[m], gains, generator, seed_of("rewrite", seed, key, g, m))
@@ -209,7 +228,8 @@ async def counterfactual(
     made = await gather_bounded([job(g, m) for g, m in chosen], settings.concurrency)
     edited = [list(group.episodes) for group in groups]
     faults = [list(group.faults) for group in groups]
-    brought = []
+    brought: list[float] = []
+    fresh = 0
     for (g, m), result in zip(chosen, made, strict=True):
         if isinstance(result, FaultRecord):
             faults[g].append(result)
@@ -217,10 +237,15 @@ async def counterfactual(
         episode, name = result
         gain = episode.score - groups[g].episodes[m].score
         gains = gains.told(name, gain)
+        fresh += _fresh(episode)
         brought.append(gain)
         edited[g][m] = episode
     result_groups = [
         replace(group, episodes=tuple(e), faults=tuple(f)) for group, e, f in zip(groups, edited, faults, strict=True)
     ]
-    stats = {"rewritten": float(len(brought)), "rewrite_gain": float(np.mean(brought)) if brought else 0.0}
+    stats = {
+        "rewritten": float(len(brought)),
+        "rewrite_gain": float(np.sum(brought)),
+        "rewrite_tokens": float(fresh),
+    }
     return result_groups, gains, stats

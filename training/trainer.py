@@ -5,8 +5,7 @@
     Sampler ─► collect ─► edits ─► credit ─► linearize ─► learner ─► delivery
 """
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -50,10 +49,13 @@ class CollectSettings(Settings):
     retries: int = Field(default=2, ge=0)
     invalid_limit: int | None = Field(default=5, ge=1)
 
-    def rollout(self) -> RolloutSettings:
+    context: int | None = Field(default=None, ge=2)
+    """Longest prompt plus completion the local engine keeps room for; left out, the model's own, 2,048 at the most."""
+
+    def rollout(self, *, temperature: float | None = None) -> RolloutSettings:
         """Return the limits as the agents' room takes them."""
-        limits = self.model_dump(exclude={"tasks", "group_size"})
-        return RolloutSettings(**limits)
+        limits = self.model_dump(exclude={"tasks", "group_size", "context"})
+        return RolloutSettings(**(limits if temperature is None else {**limits, "temperature": temperature}))
 
 
 class Counterfactual(Settings):
@@ -120,11 +122,11 @@ class Trainer:
     learner: Learner
     collecting: CollectSettings
     crediting: CreditSettings
-    rewards: RewardSettings = RewardSettings()
-    filters: FilterSettings = FilterSettings()
-    rewriting: Counterfactual | None = None
-    reward_kl: RewardKL = RewardKL()
-    seed: int = 0
+    rewards: RewardSettings
+    filters: FilterSettings
+    rewriting: Counterfactual | None
+    reward_kl: RewardKL
+    seed: int
 
     async def iterate(self, state: TrainerState, progress: Progress | None = None) -> Step:
         """Make one iteration.
@@ -133,41 +135,52 @@ class Trainer:
             Fault: all episodes were lost, or the new weights did not arrive.
             UsageError: every group of every refill was flat while ``filters.drop_flat`` is on.
         """
-        groups, gains, edited = await self._collect(state, progress)
-        penalties = self._penalties(groups)
-        credited, judged = credit(groups, self.crediting, penalties, shaped(groups, self.rewards))
+        # The same weights again: every step starts with empty caches, whether the run was interrupted before it or not.
+        self.engine.load(self.learner.weights(), self.learner.version)
+        groups, gains, told = await self._collect(state, progress)
+        credited, judged = credit(groups, self.crediting, self._penalties(groups), shaped(groups, self.rewards))
         samples = linearize_all(credited)
         update = self.learner.update(samples)
-        arrived = {} if update.skipped else await deliver(self.engine, self.learner, probe_of(samples, self.learner.vocab))
-        sampled = sum(episode.sampled for group in groups for episode in group.episodes)
-        after = TrainerState(state.step + 1, state.tokens + sampled, gains)
-        metrics = {**episode_metrics(groups), **edited, **judged, **update.metrics, **arrived,
-                   "loss": update.loss, "grad_norm": update.grad_norm, "version": float(update.version),
-                   "skipped": float(update.skipped is not None), "total_tokens": float(after.tokens)}  # fmt: skip
+        if update.skipped is None:
+            told |= await deliver(self.engine, self.learner, probe_of(samples, self.learner.vocab))
+        after = TrainerState(state.step + 1, state.tokens + int(told["step_tokens"]), gains)
+        metrics = {
+            **told,
+            **judged,
+            **update.metrics,
+            "loss": update.loss,
+            "grad_norm": update.grad_norm,
+            "version": float(update.version),
+            "skipped": float(update.skipped is not None),
+            "total_tokens": float(after.tokens),
+        }
         return Step(after, update, tuple(groups), metrics)
 
     async def _collect(
         self, state: TrainerState, progress: Progress | None
     ) -> tuple[list[Group], Gains, dict[str, float]]:
-        """Fill a step with groups; edits are part of collecting."""
-        filling = Filling(self.collecting.tasks, self.filters)
-        gains, counts = state.gains, Counter[str]()
-        limits = self.collecting.rollout()
+        """Fill a step with groups; edits are part of collecting. The metrics tell of the policy's own episodes."""
+        filling, gains = Filling(self.collecting.tasks, self.filters), state.gains
+        played: list[Group] = []
+        counts: dict[str, float] = {"step_tokens": 0.0}
+        limits, size = self.collecting.rollout(), self.collecting.group_size
         while not filling.finished:
             drawn = self.collecting.tasks * filling.rounds
             tasks = self.sampler.draw(drawn + filling.missing, state.step)[drawn:]
             seed = seed_of("step", self.seed, state.step, filling.rounds)
-            groups = await collect(
-                tasks, self.engine, self.view, limits, group_size=self.collecting.group_size, seed=seed, progress=progress
-            )  # fmt: skip
+            groups = await collect(tasks, self.engine, self.view, limits, group_size=size, seed=seed, progress=progress)
+            played += groups
+            counts["step_tokens"] += float(sum(e.sampled for group in groups for e in group.episodes))
             if self.rewriting is not None:
                 groups, gains, told = await counterfactual(
                     groups, self.engine, self.view, limits, gains, seed=seed, **self.rewriting.model_dump()
                 )
-                counts.update(told)
+                counts |= {name: counts.get(name, 0.0) + value for name, value in told.items()}
             filling = filling.add(groups)
-        refilled = {"refills": float(filling.rounds - 1), "dropped_flat": float(filling.flat)} if filling.settings.drop_flat else {}  # fmt: skip
-        return list(filling.take()), gains, {**counts, **refilled}
+        if self.filters.drop_flat:
+            counts |= {"refills": float(filling.rounds - 1), "dropped_flat": float(filling.flat)}
+        counts["step_tokens"] += counts.get("rewrite_tokens", 0.0)
+        return list(filling.take()), gains, {**counts, **episode_metrics(played)}
 
     def _penalties(self, groups: Sequence[Group]) -> PerToken | None:
         """Return the per-decision KL penalties, in the shape of the groups."""
@@ -177,7 +190,7 @@ class Trainer:
 
     def _group_penalties(self, group: Group) -> list[list[np.ndarray]]:
         found = [[np.zeros(len(t.completion.ids)) for t in e.turns] for e in group.episodes]
-        samples = linearize(Credited(group, tuple(tuple(np.zeros_like(w) for w in ws) for ws in found)))
+        samples = linearize(Credited(group, tuple(tuple(weights) for weights in found), _unscored(group)))
         for sample, ratio in zip(samples, self.learner.log_ratios(samples), strict=True):
             values = self.reward_kl.of(ratio)
             turns = group.episodes[sample.member].turns
@@ -186,4 +199,10 @@ class Trainer:
         return found
 
 
-Watch = Callable[[Step], None]
+def _unscored(group: Group) -> frozenset[int]:
+    """Return the members whose behaviour log-probs are unusable; credit drops and counts them later."""
+    return frozenset(
+        member
+        for member, episode in enumerate(group.episodes)
+        if not all(np.isfinite(turn.completion.logprobs).all() for turn in episode.turns)
+    )
