@@ -203,7 +203,8 @@ async def counterfactual(
         top_p: and of these the most likely ones with this share (EARL: 0.9).
 
     Returns:
-        The groups, the gains after them, and counts (``rewritten``, ``rewrite_gain`` in all, ``rewrite_tokens`` newly sampled).
+        The groups, the gains after them, and counts: ``rewritten``, ``rewrite_gain`` in all, ``rewrite_tokens`` newly
+        sampled.
 
     Raises:
         UsageError: the view has no native actions.
