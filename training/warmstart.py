@@ -15,6 +15,7 @@ from peira.agents.view import View
 from peira.envs.seeding import rng
 from peira.tasks.sampler import Sampler
 from peira.tools.errors import UsageError
+from peira.training.control import Constant
 from peira.training.learner import Learner, LearnerSettings
 from peira.training.linearize import demonstration_samples
 from peira.training.settings import Settings
@@ -95,7 +96,11 @@ def warm_start(
     episodes = demonstrations(policy, world, params, settings)
     model = policy.model()
     terms = LearnerSettings(
-        lr=settings.lr, policy=None, likelihood=Likelihood(), aggregate=Aggregate(mode="tok"), tokens=8192
+        lr=Constant(value=settings.lr),
+        policy=None,
+        likelihood=Likelihood(),
+        aggregate=Aggregate(mode="tok"),
+        tokens=8192,
     )
     fit(Learner(model, None, terms, policy.vocab, settings.seed), episodes, settings, told)
     return save_policy(policy, model, out or path, overwrite=out is None)
