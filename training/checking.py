@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from peira.tools.errors import UsageError, nearest
 from peira.training.config import RunConfig
+from peira.training.control import Schedule
 from peira.training.recipe import Layer
 from peira.training.settings import Settings
 
@@ -51,12 +52,12 @@ def checked(layers: Sequence[Layer], data: Mapping[str, Any]) -> RunConfig:
 
 
 def keys_of(kinds: Sequence[type[Settings]] = (RunConfig,), path: str = "") -> Iterator[str]:
-    """Yield every dotted key that a configuration may have."""
+    """Yield every dotted key that a configuration may have; a schedule, which may hold others, is one key."""
     for kind in kinds:
         for name, field in kind.model_fields.items():
             here = f"{path}.{name}" if path else name
             yield here
-            yield from keys_of(_sections(field.annotation), here)
+            yield from keys_of([k for k in _sections(field.annotation) if not issubclass(k, Schedule)], here)
 
 
 def _sections(annotation: Any) -> tuple[type[Settings], ...]:

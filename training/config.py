@@ -114,4 +114,7 @@ class RunConfig(Settings):
             raise ValueError(
                 f"'evaluate.split' is {self.evaluate.split!r}, which is trained on: it would measure memory"
             )
+        rates = [self.learner.lr.at(step) for step in (0, self.steps)]
+        if min(rates) < 0 or max(rates) == 0:
+            raise ValueError(f"'learner.lr' runs from {rates[0]:g} to {rates[1]:g}; a learning rate is positive")
         return self

@@ -97,8 +97,25 @@ class Resolved:
         """Return the whole configuration as a recipe file that resolves to itself, each value with its source."""
         from peira.training.toml_text import dumps
 
-        data = self.config.model_dump(mode="json")
-        return dumps(data, lambda key: self.sources.get(key, "default"))
+        return dumps(self.data(), self.source_of)
+
+    def data(self) -> dict[str, Any]:
+        """Return every setting as plain data; a schedule that never changes is its number."""
+        return {key: _unscheduled(value) for key, value in self.config.model_dump(mode="json").items()}
+
+    def source_of(self, key: str) -> str:
+        """Return where the value of a dotted key came from; a whole table may have come from one place."""
+        while key not in self.sources and "." in key:
+            key = key.rpartition(".")[0]
+        return self.sources.get(key, "default")
+
+
+def _unscheduled(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if value.get("kind") == "constant":
+        return value["value"]
+    return {key: _unscheduled(inner) for key, inner in value.items()}
 
 
 # ---- recipes --------------------------------------------------------------------------------------------------------
