@@ -13,7 +13,7 @@ next prompt as they were sampled; nothing is rendered a second time.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peira.agents.actions import ActionTable
+from peira.agents.growing import GrowingIds
 from peira.agents.text import Message, Text
 from peira.agents.types import Completion, Finish, Ids, Legal, Tag
 from peira.envs.core import Env
@@ -123,31 +124,6 @@ class View:
         return observation if len(observation) <= self.observation_limit else clip(observation, self.observation_limit)
 
 
-class _Growing:
-    """One int32 buffer that only ever grows; prompts are read-only views of its beginning."""
-
-    __slots__ = ("_data", "size")
-
-    def __init__(self, ids: Sequence[int]) -> None:
-        self._data = np.empty(max(512, 2 * len(ids)), dtype=np.int32)
-        self.size = 0
-        self.extend(ids)
-
-    def extend(self, ids: Sequence[int] | Ids) -> None:
-        end = self.size + len(ids)
-        if end > len(self._data):
-            data = np.empty(2 * end, dtype=np.int32)
-            data[: self.size] = self._data[: self.size]
-            self._data = data
-        self._data[self.size : end] = ids
-        self.size = end
-
-    def all(self) -> Ids:
-        ids = self._data[: self.size]
-        ids.flags.writeable = False
-        return ids
-
-
 class Context:
     """One episode as the model sees it. Made by ``View.open``."""
 
@@ -161,7 +137,7 @@ class Context:
         self._verbs = verbs if actions is None else ()
         self.observation = self._first = view.clip(observation)
         """``observation``: the last one, as it was shown."""
-        self._grown = _Growing(self._start(0)) if view.history == "append" else None
+        self._grown = GrowingIds(self._start(0)) if view.history == "append" else None
         self._exchanges: list[list[Ids]] = []
         self.legal: Legal | None = None
         """``legal``: what the next completion may choose from; ``None``: the plain vocabulary."""
