@@ -5,7 +5,7 @@ noticed::
 
     {"peira": "episodes", "schema": 1}
     {"kind": "group", "task": {...}, "episodes": [...], "faults": [...]}
-    {"end": 1}
+    {"records": 1}
 
 What follows from the rest is left out: a prompt that extends the last one is its new ids alone, ``written`` and ``at``
 stand only where a native action was written, ``versions`` is one number where all are equal. Text is strict JSON.
@@ -65,7 +65,7 @@ def write(path: str | Path, records: Iterable[Record]) -> int:
                 raise UsageError(f"cannot write record {count} of task {record.task.key} to {path}: {error}") from error
             file.write(line)
             count += 1
-        file.write(_line({"end": count}))
+        file.write(_line({"records": count}))
     return count
 
 
@@ -86,10 +86,10 @@ def read(path: str | Path) -> list[Record]:
             data = json.loads(line, parse_constant=_refuse_constant)
             if number == 1:
                 _check_header(data, place)
-            elif "end" in data:
+            elif "kind" not in data:
                 ended = True
-                if data["end"] != len(records):
-                    raise UsageError(f"{place}: {data['end']} records were written, but {len(records)} are here")
+                if data["records"] != len(records):
+                    raise UsageError(f"{place}: {data['records']} records were written, but {len(records)} are here")
             else:
                 records.append(decode(data))
         except UsageError as error:
