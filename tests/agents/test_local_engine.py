@@ -36,7 +36,7 @@ async def serve(engine: LocalEngine, requests: list[Request]) -> list[Completion
     return list(await asyncio.gather(*(engine.generate(request) for request in requests)))
 
 
-def same(a: Completion, b: Completion, tolerance: float = 1e-5) -> None:
+def same(a: Completion, b: Completion, tolerance: float = 5e-5) -> None:
     assert a.ids.tolist() == b.ids.tolist()
     assert a.finish == b.finish
     np.testing.assert_allclose(a.logprobs, b.logprobs, atol=tolerance)
@@ -361,9 +361,23 @@ def test_b37_nan_in_one_request_leaves_the_others_alone(models: ModuleType) -> N
     assert out[2].where == "engine"
     for a, b in zip([*out[:2], *out[3:]], healthy[:4], strict=True):
         same(a, b)
-    # Whoever gets the row next is not poisoned by what is left in it.
     for a, b in zip(run(serve(engine, requests)), healthy, strict=True):
         same(a, b)
+
+
+def test_b37_what_is_left_of_a_broken_request_poisons_nobody(models: ModuleType) -> None:
+    model = models.llama()
+    with torch.no_grad():
+        model.model.embed_tokens.weight[45] = torch.nan
+    engine = LocalEngine(model, slots=2, context=64)
+    broken = Request(np.concatenate([some(20, "late", vocab=40), ids_of(45, 3)]), 6, 9)
+    with pytest.raises(Fault, match="not finite"):
+        run(serve(engine, [broken]))
+    # The next to sit there is short, beside a long one: its attention is handed the old keys, masked.
+    requests = [Request(some(n, "after", n, vocab=40), 4, n) for n in (3, 31)]
+    for request, completion in zip(requests, run(serve(engine, requests)), strict=True):
+        expected = models.teacher_forced(model, request, completion, VOCAB)
+        np.testing.assert_allclose(completion.logprobs, expected, atol=1e-5)
 
 
 def test_a_crash_in_the_forward_pass_fails_those_who_wait_and_no_one_else(
@@ -385,7 +399,7 @@ def test_a_crash_in_the_forward_pass_fails_those_who_wait_and_no_one_else(
         same(a, b)
 
 
-def test_cancelling_a_request_frees_its_row(models: ModuleType) -> None:
+def test_cancelling_a_request_frees_its_row(models: ModuleType, fed: list[int]) -> None:
     engine = LocalEngine(models.llama(), slots=1, context=250)
 
     async def story() -> Completion:
@@ -400,6 +414,7 @@ def test_cancelling_a_request_frees_its_row(models: ModuleType) -> None:
         done = await asyncio.wait_for(queued, 20)
         assert endless.cancelled()
         assert other.cancelled()
+        assert len(fed) < 40  # nobody goes on sampling the 200 ids
         return done
 
     same(
