@@ -18,16 +18,22 @@ _PATIENCE = 2_000
 
 
 def suite(
-    world: str, params: Mapping[str, Any] | None = None, split: str = "test", level: int | None = None, n: int = 100
+    world: str,
+    params: Mapping[str, Any] | None = None,
+    split: str = "test",
+    level: int | None = None,
+    n: int | None = 100,
 ) -> tuple[Task, ...]:
     """Return ``n`` tasks with ``n`` different instances; a longer list begins with a shorter one.
+
+    ``None`` asks for as many as there are, 100 at the most.
 
     Raises:
         UsageError: unknown world, parameter, split or level, or fewer different instances than asked for.
     """
     env = make(world, **(params or {}))
-    tasks = tuple(islice(_distinct(world, env, split, level, env.fingerprint), n))
-    if len(tasks) < n:
+    tasks = tuple(islice(_distinct(world, env, split, level, env.fingerprint), 100 if n is None else n))
+    if len(tasks) < (1 if n is None else n):
         raise UsageError(
             f"split {split!r} of world {world!r} has only {len(tasks)} different instances at level {level} with "
             f"{dict(env.params)}; ask for at most {len(tasks)}, or choose another level"

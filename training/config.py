@@ -62,7 +62,8 @@ class EvaluateSettings(Settings):
     split: str = "test"
     level: int | None = None
     """Left out: the hardest level that is trained on."""
-    n: int = Field(default=100, ge=1)
+    n: int | None = Field(default=None, ge=1)
+    """Tasks; left out, as many as there are, 100 at the most."""
     seeds: int = Field(default=1, ge=1)
     """Times every task is tried."""
     temperature: float = Field(default=1.0, ge=0)

@@ -144,9 +144,9 @@ def tasks_of(
     suite_name: str | None = None,
     split: str = "test",
     level: int | None = None,
-    n: int = 100,
+    n: int | None = None,
 ) -> tuple[Task, ...]:
-    """Return the tasks of an evaluation: a named suite, or ``n`` different instances of a split.
+    """Return the tasks of an evaluation: a named suite, or ``n`` different instances of a split (see ``suite``).
 
     Raises:
         UsageError: unknown names, or fewer instances than asked for.
@@ -214,7 +214,7 @@ def evaluate(
     suite_name: str | None = None,
     split: str = "test",
     level: int | None = None,
-    n: int = 100,
+    n: int | None = None,
     seeds: int = 1,
     seed: int = 0,
     temperature: float = 1.0,
@@ -231,7 +231,7 @@ def evaluate(
         suite_name: a named list of tasks; else ``n`` tasks of ``split`` at ``level``.
         split: which part of the instances.
         level: their difficulty; left out, the easiest.
-        n: how many.
+        n: how many; left out, as many as there are, 100 at the most.
         seeds: tries per task; a greedy policy (temperature 0) is tried once.
         seed: names the tries; the tasks do not depend on it.
         temperature: of policies; 0 is greedy.

@@ -46,11 +46,11 @@ def add_world(parser: Parser, *, positional: bool = True) -> None:
     )
 
 
-def add_tasks(parser: Parser, *, split: str, n: int) -> None:
+def add_tasks(parser: Parser, *, split: str, n: int | None) -> None:
     """Add what chooses instances."""
     parser.add_argument("--level", type=int, help="difficulty (default: the easiest)")
     parser.add_argument("--split", default=split, help=f"part of the instances (default: {split})")
-    parser.add_argument("-n", type=int, default=n, help=f"number of tasks (default: {n})")
+    parser.add_argument("-n", type=int, default=n, help=f"number of tasks (default: {n or 'all, 100 at the most'})")
     parser.add_argument("--seed", type=int, default=0, help="names the random choices (default: 0)")
 
 

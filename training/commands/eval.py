@@ -27,7 +27,7 @@ def parser() -> Parser:
     made.add_argument("--beside", default="oracle,random", help="players measured too (default: oracle,random)")
     made.add_argument("--suite", help="a named list of tasks instead of -n, --split and --level")
     made.add_argument("--seeds", type=int, default=1, help="tries per task (default: 1)")
-    add_tasks(made, split="test", n=100)
+    add_tasks(made, split="test", n=None)
     add_limits(made)
     made.add_argument("--json", action="store_true", help="as JSON")
     return made

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         # A recipe names neither world nor policy; what stands here in their place is no part of the recipe.
         placeholders = {"world.id": "WORLD", "policy.path": "POLICY"}
         resolved = resolve(arguments.recipe, dials=placeholders, source="name one when training")
-        say_json(resolved.config.model_dump(mode="json")) if arguments.json else say(resolved.toml().rstrip())
+        say_json(resolved.data()) if arguments.json else say(resolved.toml().rstrip())
         return 0
     chain = layers_of(arguments.recipe)
     if arguments.json:

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Resolve, check, and train."""
     resolved, folder = _going_on(arguments) if arguments.resume else _fresh(arguments)
     if arguments.dry_run:
-        say_json(resolved.config.model_dump(mode="json")) if arguments.json else say(resolved.toml().rstrip())
+        say_json(resolved.data()) if arguments.json else say(resolved.toml().rstrip())
         return 0
     from peira.training.loop import train
 
@@ -115,7 +115,7 @@ def _going_on(arguments: argparse.Namespace) -> tuple[Resolved, Path]:
 
 
 def _value(resolved: Resolved, key: str) -> object:
-    value: object = resolved.config.model_dump(mode="json")
+    value: object = resolved.data()
     for part in key.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
