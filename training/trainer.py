@@ -5,7 +5,7 @@
     Sampler ─► collect ─► edits ─► credit ─► linearize ─► learner ─► delivery
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -97,7 +97,7 @@ class TrainerState:
         return {"step": self.step, "tokens": self.tokens, "gains": dict(self.gains.values)}
 
     @classmethod
-    def of(cls, data: dict[str, Any]) -> "TrainerState":
+    def of(cls, data: Mapping[str, Any]) -> "TrainerState":
         """Rebuild a state from ``plain``."""
         return cls(int(data["step"]), int(data["tokens"]), Gains(dict(data["gains"])))
 
