@@ -4,6 +4,7 @@ A group-centred loss is close to zero on the first step of fresh data however mu
 add up to nothing, their gradient does not. Watch ``grad_norm``, ``flat_group_share`` and ``clip_share`` instead.
 """
 
+import copy
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -294,7 +295,8 @@ class Learner:
         """Return everything that a resumed run needs: weights, optimiser, reference, counters."""
         return {
             "model": self.weights(),
-            "optimizer": self._optimizer.state_dict(),
+            # The optimiser hands out its own tensors; a state must not move with the learner.
+            "optimizer": copy.deepcopy(self._optimizer.state_dict()),
             "reference": None if self.reference is None else self.reference.state(),
             "version": self.version,
             "updates": self.updates,
