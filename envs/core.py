@@ -52,6 +52,8 @@ class Env(gymnasium.Env[str, str], Generic[InstanceT]):
     """Turns after which an episode is truncated unless ``make(..., max_turns=)`` says otherwise."""
     verbs: ClassVar[tuple[str, ...]] = ()
     """What a model writes as ``<verb>args</verb>`` to do ``verb args``; empty: its whole text is the action."""
+    blocking: ClassVar[bool] = False
+    """Whether its calls may wait (a sandbox, a network): the rollout then makes them in a thread, with a deadline."""
     players: ClassVar[Mapping[str, Player]] = MappingProxyType({})
     """Scripted players by name (``naive``, ...), for demonstrations and baselines; ``oracle`` always exists."""
 

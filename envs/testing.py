@@ -149,6 +149,7 @@ class Slow(Counter):
     """A counter whose steps take their time."""
 
     name = "slow"
+    blocking = True
 
     def __init__(self, *, seconds: float = 0.01) -> None:
         """Open the world; each step blocks for ``seconds``."""

@@ -31,3 +31,9 @@ def models() -> ModuleType:
     """Builders of small models (``tests/support/models.py``)."""
     pytest.importorskip("torch")
     return _load("models")
+
+
+@pytest.fixture(scope="session")
+def stage() -> ModuleType:
+    """A world that does what the test tells it (``tests/support/stage.py``)."""
+    return _load("stage")
