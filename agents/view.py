@@ -148,12 +148,12 @@ class Context:
     def prompt(self, room: int) -> Ids | None:
         """Return the ids of the next prompt, or ``None`` when none of at most ``room`` ids can be made.
 
-        A window drops further exchanges, oldest first, until it fits; the start and an exchange in progress stay.
+        A window drops further exchanges, oldest first, until it fits; the start and the newest exchange stay.
         """
         if self._grown is not None:
             return self._grown.all() if self._grown.size <= room else None
         count = len(self._exchanges)
-        for first in range(max(0, count - self._view.window), count + 1 if self._free else count):
+        for first in range(max(0, count - self._view.window), max(1, count)):
             ids = self._windowed(first)
             if len(ids) <= room:
                 return ids

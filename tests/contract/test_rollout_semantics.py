@@ -104,9 +104,7 @@ def test_07_cancelling_stops_every_task_and_closes_every_world(stage):
 
     async def main():
         before = asyncio.all_tasks()
-        work = asyncio.ensure_future(
-            collect([task], engine, View(stage.TEXT), RolloutSettings(), group_size=8, seed=0)
-        )
+        work = asyncio.ensure_future(collect([task], engine, View(stage.TEXT), RolloutSettings(), group_size=8, seed=0))
         while engine.running < 8:
             await asyncio.sleep(0)
         work.cancel()
