@@ -9,6 +9,7 @@ from typing import Any
 from gymnasium.utils.env_checker import check_env
 
 from peira.envs.checks.lab import SEEDS, Bench, Check, Finding, Row
+from peira.envs.core import Env
 from peira.envs.seeding import canonical, rng
 from peira.tools.errors import UsageError
 
@@ -54,7 +55,9 @@ def registration(bench: Bench) -> Iterator[Finding]:
         )
     if not spec.summary:
         yield Finding("registration", "the spec has no summary", "say in one line what the world is")
-    for parameter in inspect.signature(env).parameters.values():
+    # A class without a constructor of its own has no parameters; the base's **params is not one.
+    own = env.__init__ is not Env.__init__
+    for parameter in inspect.signature(env).parameters.values() if own else ():
         if parameter.kind is not parameter.KEYWORD_ONLY or parameter.default is parameter.empty:
             yield Finding(
                 "registration",
