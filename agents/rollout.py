@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -85,9 +86,10 @@ async def _together(lanes: Sequence[Coroutine[Any, Any, None]]) -> None:
         for task in unfinished:
             task.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)
-    for task in tasks:
-        if task.done() and not task.cancelled():
-            task.result()
+    errors = [task.exception() for task in tasks if task.done() and not task.cancelled()]
+    for error in errors:
+        if error is not None:
+            raise error
 
 
 @dataclass(slots=True)
@@ -314,10 +316,10 @@ def seated(agent: Any, world: str, params: Mapping[str, Any]) -> tuple[Engine | 
     if isinstance(agent, str) and not is_folder and any(sign in agent for sign in "/\\."):
         raise UsageError(f"no policy folder {agent!r}; `peira policy new {agent}` makes a small one")
     if not is_folder and (isinstance(agent, str) or callable(agent)):
-        text, native = ByteText(), make(world, **params).native()
+        with closing(make(world, **params)) as env:
+            text, native = ByteText(), env.native()
         table = ActionTable.build(world, native, text.encode, text.vocab) if native else None
         return None, View(text, table), agent
-    from peira.agents.engines.local import LocalEngine
     from peira.agents.policy import Policy
 
     policy = Policy.load(agent) if is_folder else agent
@@ -326,6 +328,8 @@ def seated(agent: Any, world: str, params: Mapping[str, Any]) -> tuple[Engine | 
             "an agent is a policy folder, a Policy, an (engine, view) pair, a player's name or a function, "
             f"not {type(agent).__name__}"
         )
+    from peira.agents.engines.local import LocalEngine
+
     actions = policy.actions if policy.world == world.removeprefix("peira/") else None
     return LocalEngine(policy.model(), vocab=policy.vocab), View(policy.text, actions), None
 
