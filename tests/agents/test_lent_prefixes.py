@@ -17,7 +17,7 @@ from peira.envs.seeding import rng
 VOCAB = 50
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_logprobs_stay_exact_over_waves_of_related_prompts(models: ModuleType, seed: int) -> None:
     model = models.llama()
     generator = rng("lent", seed)
@@ -42,7 +42,7 @@ def test_logprobs_stay_exact_over_waves_of_related_prompts(models: ModuleType, s
 
     async def waves() -> None:
         engine = LocalEngine(model, slots=6, context=128)
-        for wave in range(6):
+        for wave in range(4):
             played = await asyncio.gather(*(play(engine, 10 * wave + s, 1 + s % 3) for s in range(9)))
             for logprobs, expected in (pair for made in played for pair in made):
                 np.testing.assert_allclose(logprobs, expected, atol=1e-4)
