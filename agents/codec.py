@@ -15,8 +15,8 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from types import MappingProxyType
@@ -78,29 +78,35 @@ def read(path: str | Path) -> list[Record]:
     path = Path(path)
     records: list[Record] = []
     number, ended = 0, False
-    for number, line in enumerate(_lines(path), start=1):
-        place = f"{path}, line {number}"
-        if ended:
-            raise UsageError(f"{place}: text after the end of the records; two files were joined. Keep them apart")
-        try:
-            data = json.loads(line, parse_constant=_refuse_constant)
-            if number == 1:
-                _check_header(data, place)
-            elif "kind" not in data:
-                ended = True
-                if data["records"] != len(records):
-                    raise UsageError(f"{place}: {data['records']} records were written, but {len(records)} are here")
-            else:
-                records.append(decode(data))
-        except UsageError as error:
-            raise error if str(error).startswith(str(path)) else UsageError(f"{place}: {error}") from error
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-            raise UsageError(
-                f"{place} is damaged ({type(error).__name__}: {error}); restore the file or remove it"
-            ) from error
+    with closing(_lines(path)) as lines:
+        for number, line in enumerate(lines, start=1):
+            place = f"{path}, line {number}"
+            if ended:
+                raise UsageError(f"{place}: text after the end of the records; two files were joined. Keep them apart")
+            try:
+                ended = _take(json.loads(line, parse_constant=_refuse_constant), number, records)
+            except UsageError as error:
+                raise UsageError(f"{place}: {error}") from error
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+                raise UsageError(
+                    f"{place} is damaged ({type(error).__name__}: {error}); restore the file or remove it"
+                ) from error
     if not ended:
         raise UsageError(f"{path} is cut short after line {number}: its end is missing. Restore it or collect again")
     return records
+
+
+def _take(data: dict[str, Any], number: int, records: list[Record]) -> bool:
+    """Take one line in; return whether it was the trailer."""
+    if number == 1:
+        _check_header(data)
+    elif "kind" in data:
+        records.append(decode(data))
+    elif data["records"] != len(records):
+        raise UsageError(f"{data['records']} records were written, but {len(records)} are here")
+    else:
+        return True
+    return False
 
 
 def encode(record: Record) -> dict[str, Any]:
@@ -305,11 +311,11 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
-def _check_header(data: Any, place: str) -> None:
+def _check_header(data: Any) -> None:
     if not isinstance(data, dict) or data.get("peira") != "episodes":
-        raise UsageError(f"{place}: this is not a file of episodes (its first line is another)")
+        raise UsageError("this is not a file of episodes (its first line is another)")
     if data.get("schema") != SCHEMA:
-        raise UsageError(f"{place}: schema {data.get('schema')!r}; this version of peira reads schema {SCHEMA}")
+        raise UsageError(f"schema {data.get('schema')!r}; this version of peira reads schema {SCHEMA}")
 
 
 # ---- files ------------------------------------------------------------------------------------------------------
@@ -347,7 +353,7 @@ def _appearing(path: Path) -> Iterator[IO[str]]:
                 scratch.unlink()
 
 
-def _lines(path: Path) -> Iterator[str]:
+def _lines(path: Path) -> Generator[str, None, None]:
     """Yield a file's lines, whole ones only.
 
     Raises:
@@ -358,10 +364,11 @@ def _lines(path: Path) -> Iterator[str]:
             stream: Any = zstandard.ZstdDecompressor().stream_reader(raw) if path.suffix == ".zst" else raw
             number = 0
             try:
-                for number, line in enumerate(TextIOWrapper(stream, encoding="ascii", newline="\n"), start=1):
-                    if not line.endswith("\n"):
-                        raise UsageError(f"{path}, line {number} is cut short. Restore the file or collect again")
-                    yield line
+                with TextIOWrapper(stream, encoding="ascii", newline="\n") as text:
+                    for number, line in enumerate(text, start=1):
+                        if not line.endswith("\n"):
+                            raise UsageError(f"{path}, line {number} is cut short. Restore the file or collect again")
+                        yield line
             except (zstandard.ZstdError, UnicodeDecodeError) as error:
                 raise UsageError(f"{path}, after line {number}, is damaged ({error}); restore the file") from error
     except OSError as error:

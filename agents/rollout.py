@@ -128,14 +128,15 @@ class _Collection:
         """Keep what a trial gave; a lost one is played anew while retries last.
 
         Raises:
-            Fault: as many trials as there are members were lost and not one succeeded: the machinery is down.
+            Fault: as many trials were lost as there are members (and as one member may lose), and not one succeeded:
+                the machinery is down.
         """
         if isinstance(made, Episode):
             self.episodes[index, member] = made
         else:
             self.first_fault = self.first_fault or made
             self.faults.append((index, member, attempt, made))
-            if not self.episodes and len(self.faults) >= self.wanted:
+            if not self.episodes and len(self.faults) >= max(self.wanted, 1 + self.retries):
                 raise self.failure()
             if attempt < self.retries:
                 self.waiting.append((index, member, attempt + 1))

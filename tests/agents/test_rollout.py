@@ -26,7 +26,7 @@ def expanded(stage, level=3):
     return task, actions, View(stage.TEXT, actions)
 
 
-# ---- what stands in a turn -------------------------------------------------------------------------------------------
+# ---- what stands in a turn -----------------------------------------------------------------------------------------
 
 
 def test_the_records_of_two_turns(stage):
@@ -36,7 +36,8 @@ def test_the_records_of_two_turns(stage):
     episode = stage.play(task, ["one", "two"], seed=3)
     first, second = episode.turns
     assert stage.said(first.prompt) == "<|begin|><|user|>Begin.<|end|><|assistant|>"
-    assert stage.said(second.prompt) == "<|begin|><|user|>Begin.<|end|><|assistant|>one<|end|><|user|>Next.<|end|><|assistant|>"  # fmt: skip
+    more = "one<|end|><|user|>Next.<|end|><|assistant|>"
+    assert stage.said(second.prompt) == stage.said(first.prompt) + more
     assert stage.said(first.completion.ids) == "one<|end|>"
     assert first.completion.finish is Finish.STOP
     assert (first.state_key, second.state_key) == ("[]", "['one']")
@@ -66,7 +67,7 @@ def test_every_turn_is_shown_to_the_watcher_as_it_is_made(stage):
     assert [a is b for a, b in zip(seen, episode.turns, strict=True)] == [True, True]
 
 
-# ---- players -----------------------------------------------------------------------------------------------------------
+# ---- players -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["tags", "expanded"])
@@ -122,7 +123,7 @@ def test_a_person_reads_and_types(stage):
     assert [turn.action for turn in episode.turns] == ["look", "done"]
 
 
-# ---- forks ---------------------------------------------------------------------------------------------------------------
+# ---- forks ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_fork_replays_then_forces_then_goes_on_policy(stage):
@@ -222,7 +223,7 @@ def test_forks_differ_from_the_original_and_from_each_other(stage):
     assert len({episode.seed for episode in made} | {old.seed}) == 5
 
 
-# ---- collections -----------------------------------------------------------------------------------------------------------
+# ---- collections ---------------------------------------------------------------------------------------------------
 
 
 def test_progress_counts_members(stage):
@@ -280,7 +281,7 @@ def test_a_blocking_world_holds_nobody_up(stage):
     assert all(episode.success for episode in group.episodes)
 
 
-# ---- the entry for people ----------------------------------------------------------------------------------------------------
+# ---- the entry for people ------------------------------------------------------------------------------------------
 
 
 def test_rollout_takes_an_engine_and_a_view(stage):

@@ -46,7 +46,7 @@ def tokenizer():
         tokenizer_object=raw,
         bos_token="<s>",
         eos_token="<|endoftext|>",
-        additional_special_tokens=["<|im_start|>", "<|im_end|>"],  # fmt: skip
+        additional_special_tokens=["<|im_start|>", "<|im_end|>"],
     )
     made.add_tokens(["<tool_call>"])
     made.backend_tokenizer.post_processor = processors.TemplateProcessing(
