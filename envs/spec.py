@@ -21,6 +21,10 @@ _CONTRACT = frozenset(
 """Modules of this folder that are not worlds."""
 
 
+_PARAMETERS: dict[type[Env[Any]], dict[str, Any]] = {}
+"""What ``inspect`` said of each class: asking takes longer than an episode of a small world."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldSpec:
     """A world's registration: the constant ``WORLD`` at the end of its module is one of these."""
@@ -38,8 +42,11 @@ class WorldSpec:
 
     def parameters(self) -> dict[str, Any]:
         """Return the world's parameters with their defaults."""
-        signature = inspect.signature(self.env)
-        return {name: p.default for name, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY}
+        found = _PARAMETERS.get(self.env)
+        if found is None:
+            given = inspect.signature(self.env).parameters.items()
+            found = _PARAMETERS[self.env] = {name: p.default for name, p in given if p.kind is p.KEYWORD_ONLY}
+        return dict(found)
 
     def open(self, *, max_turns: int | None = None, guards: bool = True, **params: Any) -> Env[Any]:
         """Build a world object.
