@@ -7,7 +7,6 @@ add up to nothing, their gradient does not. Watch ``grad_norm``, ``flat_group_sh
 import copy
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -21,23 +20,10 @@ from peira.envs.seeding import rng
 from peira.tools.errors import UsageError
 from peira.training.control import Constant, Control
 from peira.training.model import CausalLM, Decided, decision_logprobs
-from peira.training.phase import MiniBatch, Piece, anchor, as_row, drop_unusable, mini_batches, prepare
+from peira.training.objective import Log, Objective, is_on, piece_loss
+from peira.training.phase import MiniBatch, anchor, as_row, drop_unusable, mini_batches, prepare
 from peira.training.reference import Reference
-from peira.training.settings import Settings
-from peira.training.terms import (
-    Aggregate,
-    Divergence,
-    EntropyBonus,
-    Likelihood,
-    PolicyGradient,
-    Term,
-    aggregate,
-    divergence,
-    entropy_bonus,
-    likelihood,
-    policy_gradient,
-    summarise,
-)
+from peira.training.terms import Likelihood
 from peira.training.types import Sample, Update
 
 __all__ = ["Learner", "LearnerSettings"]
@@ -46,8 +32,8 @@ PROBE = 1024
 """Entries of each parameter that the weight-change guard looks at."""
 
 
-class LearnerSettings(Settings):
-    """Optimiser, batching and the terms of the loss."""
+class LearnerSettings(Objective):
+    """Optimiser and batching, on top of the objective."""
 
     lr: Control = Constant(value=1e-3)
     """Its step is the number of updates made, so that a resumed run goes on where it stopped."""
@@ -61,43 +47,12 @@ class LearnerSettings(Settings):
     """Optimiser steps per epoch, each on whole groups."""
     tokens: int = Field(default=2048, ge=1)
     """Token budget of a micro-batch, padding included; decides speed and memory, never the result."""
-    aggregate: Aggregate = Aggregate()
-    policy: PolicyGradient | None = PolicyGradient()
-    divergence: Divergence | None = None
-    entropy: EntropyBonus | None = None
-    likelihood: Likelihood | None = None
-    skip_flat: bool = False
-    """Do not compute episodes whose weights are all zero. The gradient is the same; metrics see only the others."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _betas_are_shares(self) -> Self:
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"'betas' must lie in [0, 1); given {self.betas}")
-        if self.policy is None and self.likelihood is None:
-            raise ValueError("nothing to learn by: both 'policy' and 'likelihood' are left out")
-        if self.skip_flat and (_on(self.divergence) or _on(self.entropy)):
-            raise ValueError("'skip_flat' would hide flat episodes from the divergence and entropy terms: turn one off")
         return self
-
-
-def _on(term: Divergence | EntropyBonus | Likelihood | None) -> bool:
-    """Whether a term takes part; with coefficient 0 it must be as if it were not there."""
-    return term is not None and term.coefficient > 0
-
-
-@dataclass
-class _Log:
-    """What the steps of one update report."""
-
-    values: dict[str, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
-    losses: list[float] = field(default_factory=list)
-    norms: list[float] = field(default_factory=list)
-    mismatch: list[Tensor] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-    still: int = 0
-    steps: int = 0
-    decisions: int = 0
-    tokens: int = 0
 
 
 class Learner:
@@ -125,7 +80,7 @@ class Learner:
         *,
         version: int = 0,
     ) -> None:
-        if _on(settings.divergence) and reference is None:
+        if is_on(settings.divergence) and reference is None:
             raise UsageError("the divergence term needs a reference: give one, or set its coefficient to 0")
         self.model, self.reference, self.settings, self.vocab, self.seed = model, reference, settings, vocab, seed
         self.version = version
@@ -176,7 +131,7 @@ class Learner:
         if not batches:
             return self._skip("no trained decision in any mini-batch", counts)
         before = self._probe()
-        log = _Log()
+        log = Log()
         lr = self.settings.lr.at(self.updates, self._lr_state)
         for group in self._optimizer.param_groups:
             group["lr"] = lr
@@ -184,7 +139,7 @@ class Learner:
             order = rng("learner", "order", self.seed, self.updates, epoch).permutation(len(batches))
             for index in order:
                 self._step(batches[index], terms, log, fresh=epoch == 0)
-        metrics = {**counts, **_metrics(log), "lr": lr, "weight_delta": self._moved(before)}
+        metrics = {**counts, **log.metrics(), "lr": lr, "weight_delta": self._moved(before)}
         if log.steps == 0:
             reason = log.refused[0] if log.refused else "the gradient is exactly zero"
             return self._skip(reason, metrics)
@@ -192,7 +147,7 @@ class Learner:
         self.updates += 1
         if self.reference is not None:
             self.reference.follow(self.model, self.updates)
-        update = Update(self.version, _mean(log.losses), _mean(log.norms), metrics)
+        update = Update(self.version, float(np.mean(log.losses)), float(np.mean(log.norms)), metrics)
         self._lr_state = self.settings.lr.observe(
             self._lr_state, {**metrics, "loss": update.loss, "grad_norm": update.grad_norm}
         )
@@ -203,11 +158,11 @@ class Learner:
 
     def _prepare(self, samples: Sequence[Sample], terms: LearnerSettings) -> list[MiniBatch]:
         trained = {Tag.EXPERT} if terms.policy is None else {Tag.DECISION}
-        if _on(terms.likelihood):
+        if is_on(terms.likelihood):
             trained.add(Tag.EXPERT)
         several = terms.epochs * terms.minibatches > 1
         policy = self.model if several and terms.policy is not None else None
-        reference = self.reference.model if self.reference is not None and _on(terms.divergence) else None
+        reference = self.reference.model if self.reference is not None and is_on(terms.divergence) else None
         batches = []
         for part in mini_batches(samples, terms.minibatches, "learner", "shuffle", self.seed, self.updates):
             batch = prepare(part, terms.tokens, trained, skip_flat=terms.skip_flat)
@@ -215,7 +170,7 @@ class Learner:
                 batches.append(anchor(batch, self.vocab, policy, reference))
         return batches
 
-    def _step(self, batch: MiniBatch, terms: LearnerSettings, log: _Log, *, fresh: bool) -> None:
+    def _step(self, batch: MiniBatch, terms: LearnerSettings, log: Log, *, fresh: bool) -> None:
         """Accumulate the gradient of one mini-batch and move, unless there is nowhere to move."""
         self._optimizer.zero_grad(set_to_none=True)
         total = 0.0
@@ -224,10 +179,10 @@ class Learner:
                 self.model,
                 piece.micro,
                 self.vocab,
-                entropy_grad=_on(terms.entropy),
-                vocab_only=_on(terms.divergence),
+                entropy_grad=is_on(terms.entropy),
+                vocab_only=is_on(terms.divergence),
             )
-            loss = _loss(piece, decided, batch, terms, log, fresh=fresh)
+            loss = piece_loss(piece, decided, batch, terms, log, fresh=fresh)
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
             log.tokens += piece.micro.tokens
@@ -325,83 +280,9 @@ def _nothing_to_learn(samples: Sequence[Sample], terms: LearnerSettings) -> str 
     """Say why no term could have a gradient, where that can be seen without computing one."""
     sampled = any((s.tags == Tag.DECISION).any() for s in samples)
     weighted = any(s.weights[s.tags == Tag.DECISION].any() for s in samples)
-    expert = _on(terms.likelihood) and any((s.tags == Tag.EXPERT).any() for s in samples)
+    expert = is_on(terms.likelihood) and any((s.tags == Tag.EXPERT).any() for s in samples)
     if expert or (terms.policy is not None and weighted):
         return None
     if terms.policy is None or not sampled:
         return "no trained decision: every sample was dropped or masked"
-    return None if _on(terms.divergence) or _on(terms.entropy) else "every advantage is zero"
-
-
-def _loss(
-    piece: Piece, decided: Decided, batch: MiniBatch, terms: LearnerSettings, log: _Log, *, fresh: bool
-) -> Tensor:
-    """Return a micro-batch's share of the step's loss."""
-    share = decided.logprobs.new_zeros(())
-    own = np.flatnonzero(piece.sampled)
-    if len(own) and terms.policy is not None:
-        losses = _sampled_losses(piece, decided, own, terms, log, fresh=fresh)
-        share = share + aggregate(losses, terms.aggregate, piece.micro.episode[own], batch.sampled)
-    others = np.flatnonzero(~piece.sampled)
-    if len(others) and terms.likelihood is not None:
-        pick = torch.as_tensor(others, device=share.device)
-        weights = torch.as_tensor(piece.micro.weights[others], device=share.device)
-        term = _take(likelihood(decided.logprobs[pick], weights), log)
-        part = aggregate(term.losses, terms.aggregate, piece.micro.episode[others], batch.expert)
-        share = share + terms.likelihood.coefficient * part
-    return share
-
-
-def _sampled_losses(
-    piece: Piece, decided: Decided, own: NDArray[np.int64], terms: LearnerSettings, log: _Log, *, fresh: bool
-) -> Tensor:
-    """Return ``[own]``: the summed terms of the policy's own decisions."""
-    assert terms.policy is not None  # the caller asked
-    device = decided.logprobs.device
-    pick = torch.as_tensor(own, device=device)
-    logprobs = decided.logprobs[pick]
-    old = logprobs.detach() if piece.old is None else piece.old[pick]
-    behaviour = torch.as_tensor(piece.micro.logprobs[own], device=device)
-    advantages = torch.as_tensor(piece.micro.weights[own], device=device)
-    losses = _take(policy_gradient(logprobs, old, behaviour, advantages, terms.policy), log).losses
-    if terms.divergence is not None and piece.reference is not None:
-        plain = decided.plain[pick]
-        term = divergence(decided.vocab_logprobs[pick], piece.reference[pick], plain, terms.divergence)
-        losses = losses + terms.divergence.coefficient * _take(term, log).losses
-    if terms.entropy is not None and terms.entropy.coefficient > 0:
-        losses = losses + terms.entropy.coefficient * entropy_bonus(decided.entropy[pick]).losses
-    log.values["entropy"].append(decided.entropy[pick].detach())
-    if fresh:
-        log.mismatch.append((old - behaviour).abs())
-    return losses
-
-
-def _take(term: Term, log: _Log) -> Term:
-    """Note a term's values."""
-    for name, values in term.values.items():
-        log.values[name].append(values)
-    return term
-
-
-def _mean(numbers: Sequence[float]) -> float:
-    return float(np.mean(numbers))
-
-
-def _metrics(log: _Log) -> dict[str, float]:
-    """Everything the steps saw. ``mismatch``: |log-prob now - log-prob at sampling| before the first step."""
-    seen = summarise(log.values)
-    if log.mismatch:
-        mismatch = torch.cat(log.mismatch)
-        seen["mismatch_mean"], seen["mismatch_max"] = float(mismatch.mean()), float(mismatch.max())
-    # A refused step saw numbers that are not finite; an update must not carry them.
-    seen = {name: value for name, value in seen.items() if np.isfinite(value)}
-    if log.norms:
-        seen["grad_norm_max"] = max(log.norms)
-    return {
-        **seen,
-        "steps": float(log.steps),
-        "steps_not_finite": float(len(log.refused)),
-        "steps_without_gradient": float(log.still),
-        "decisions": float(log.decisions),
-        "tokens": float(log.tokens),
-    }
+    return None if is_on(terms.divergence) or is_on(terms.entropy) else "every advantage is zero"

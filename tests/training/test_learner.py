@@ -5,14 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from peira.agents.types import Legal, Tag
 from peira.envs.seeding import rng
 from peira.tools.errors import UsageError
 from peira.training.control import Linear
 from peira.training.learner import Learner, LearnerSettings
+from peira.training.linearize import linearize
 from peira.training.reference import Reference
-from peira.training.types import Sample
+from peira.training.trainer import CollectSettings
+from peira.training.types import Credited, Sample
 
 VOCAB = 44  # rows 44-49 of the models are native actions
 LANGUAGE, INSIDE = Legal(True, (44, 46)), Legal(False, (45, 47, 48))
@@ -288,6 +291,12 @@ def test_a_divergence_needs_a_reference(models):
         learner(models, divergence={"coefficient": 0.1})
 
 
+@pytest.mark.parametrize("knob", ["top_p", "top_k", "min_p"])
+def test_b33_sampling_for_training_knows_no_truncation(knob):
+    with pytest.raises(ValidationError, match=knob):
+        CollectSettings(**{knob: 0.9})
+
+
 # -- masks ------------------------------------------------------------------------------------------------------------
 
 
@@ -322,7 +331,6 @@ def test_b37_p096_a_decision_without_a_logprob_drops_its_sample_and_is_counted(m
 
 def test_earl_e_a_forced_decision_has_no_gradient(models):
     """Its native row is legal nowhere else, so the row's gradient is the forced decision's alone."""
-    only_here = Legal(False, (49,))
     base = sample("a", 0, tags=[Tag.DECISION, Tag.DECISION, Tag.FORCED, Tag.DECISION, Tag.DECISION])
     legal, targets = base.legal.copy(), base.targets.copy()
     legal[2], targets[2] = 2, 49
@@ -333,7 +341,26 @@ def test_earl_e_a_forced_decision_has_no_gradient(models):
     chosen = replace(forced, tags=np.zeros(5, dtype=np.uint8))
     one.update([chosen])
     assert one.model.lm_head.weight.grad[49].abs().max() > 0
-    assert only_here.ids == (49,)
+
+
+def test_earl_c_a_three_token_description_is_one_decision(models, records):
+    """Row 46 is written as three tokens; only the row is trained, at the position before the first of them."""
+    turn = records.turn([2, 46], prompt=[0, 1], written=[2, 4, 5, 6], at=[0, 1], legal=LANGUAGE)
+    group = records.group([records.episode([turn])])
+    (one,) = linearize(Credited(group, ((np.array([0.0, 1.0]),),)))
+    assert one.ids.tolist() == [0, 1, 2, 4, 5, 6]
+    owner = learner(models)
+    update = owner.update([one])
+    assert update.metrics["decisions"] == 2
+    probability = np.exp(learner(models).score([one])[0][1])
+    # With advantage 1 at the row alone and two decisions, d loss / d logit of the row is -(1 - p) / 2, times the
+    # hidden state that chose it.
+    with torch.no_grad():
+        hidden = models.llama().model(torch.tensor([[0, 1, 2]]), use_cache=False).last_hidden_state[0, -1]
+    clipped = min(1.0, 1.0 / update.grad_norm)
+    np.testing.assert_allclose(
+        owner.model.lm_head.weight.grad[46], -(1 - probability) / 2 * clipped * hidden, rtol=1e-4, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("which", [0, 4])
