@@ -9,7 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["Alarm", "TooSlow", "described", "in_thread"]
+from peira.tools.errors import Fault
+
+__all__ = ["Alarm", "TooSlow", "described", "in_thread", "world_fault"]
 
 ResultT = TypeVar("ResultT")
 
@@ -117,3 +119,12 @@ async def in_thread(call: Callable[..., ResultT], *args: Any, seconds: float) ->
         future.cancel()
         raise TooSlow(seconds)
     return future.result()
+
+
+def world_fault(what: str, error: Exception) -> Fault:
+    """Return the fault that a world's error is."""
+    if isinstance(error, TooSlow):
+        return Fault(f"the world's {what} took longer than {error.seconds:.1f} s", where="timeout")
+    if isinstance(error, Fault):
+        return Fault(str(error), where="worker" if error.where == "worker" else "world")
+    return Fault(described(error, f"the world's {what}"), where="world")

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from peira.agents.baselines import player_for
-from peira.agents.boundary import Alarm, TooSlow, described, in_thread
+from peira.agents.boundary import Alarm, described, in_thread, world_fault
 from peira.agents.engines.base import Engine, Request
 from peira.agents.forking import Fork, Kept
 from peira.agents.limits import RolloutSettings
@@ -200,7 +200,9 @@ class _Trial:
         observation, reward, terminated, truncated, valid = reading.problem or "", 0.0, False, False, False
         parts: Mapping[str, float] = NO_PARTS
         if action is not None:
-            observation, reward, terminated, truncated, info = await self._world("step", self._step, action)
+            call = self._step
+            answer = await self._world("step", call, action) if self._blocking else self._at_once("step", call, action)
+            observation, reward, terminated, truncated, info = answer
             valid, parts = info.get("valid", True), info.get("reward_parts", NO_PARTS)
             self._info = info
         elif reading.problem is None:
@@ -332,19 +334,23 @@ class _Trial:
 
     async def _world(self, what: str, call: Callable[..., ResultT], *args: Any) -> ResultT:
         """Call the world: a cheap one here and now, a blocking one in a thread with a deadline."""
+        if not self._blocking:
+            return self._at_once(what, call, *args)
         try:
-            if self._blocking:
-                seconds = min(self.settings.world_seconds, self._deadline - self._loop.time())
-                return await in_thread(call, *args, seconds=seconds)
+            seconds = min(self.settings.world_seconds, self._deadline - self._loop.time())
+            return await in_thread(call, *args, seconds=seconds)
+        except UsageError:
+            raise
+        except Exception as error:  # the boundary to the world
+            raise world_fault(what, error) from error
+
+    def _at_once(self, what: str, call: Callable[..., ResultT], *args: Any) -> ResultT:
+        try:
             result = call(*args)
         except UsageError:
             raise
-        except Fault as fault:
-            raise Fault(str(fault), where="worker" if fault.where == "worker" else "world") from fault
-        except TooSlow as error:
-            raise Fault(f"the world's {what} took longer than {error.seconds:.1f} s", where="timeout") from error
         except Exception as error:  # the boundary to the world
-            raise Fault(described(error, f"the world's {what}"), where="world") from error
+            raise world_fault(what, error) from error
         if self._loop.time() > self._deadline:
             raise Fault(f"the episode took longer than {self.settings.episode_seconds:.1f} s", where="timeout")
         return result

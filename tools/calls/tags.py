@@ -56,9 +56,14 @@ def _tags(verbs: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"<\s{{0,4}}(/?)\s{{0,4}}({names})\s{{0,4}}(/?)>", re.IGNORECASE)
 
 
+@lru_cache(maxsize=256)
+def _spellings(verbs: tuple[str, ...]) -> dict[str, str]:
+    return {verb.lower(): verb for verb in verbs}
+
+
 def complete_tags(text: str, verbs: tuple[str, ...]) -> Iterator[Tagged]:
     """Yield every complete tag in the order in which they are completed."""
-    names = {verb.lower(): verb for verb in verbs}
+    names = _spellings(verbs)
     opened: dict[str, re.Match[str]] = {}
     for mark in _tags(verbs).finditer(text):
         verb = names[mark[2].lower()]
