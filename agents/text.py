@@ -113,6 +113,9 @@ _MARK = "\ufdd0"
 _HOLE = "peira-reply"
 """Stands for a reply's content while a template's own text is found out."""
 
+_STARTS = 1024
+"""Rendered beginnings that are remembered: all members of a group begin alike, and rendering costs a millisecond."""
+
 _WORD = "peira-message"
 """Stands for a user message's content, likewise."""
 
@@ -134,6 +137,7 @@ class HFText:
         self, tokenizer: Any, *, template: str | None = None, vocab: int | None = None, stop: Sequence[int] = ()
     ) -> None:
         self.tokenizer = tokenizer
+        self._starts: dict[tuple[tuple[str, str], ...], list[int]] = {}
         self._template = template or getattr(tokenizer, "chat_template", None)
         if not self._template:
             raise UsageError(
@@ -171,8 +175,15 @@ class HFText:
 
     def start(self, messages: Sequence[Message]) -> list[int]:
         """Return the template's ids of a conversation and its generation prompt; one start token at the most."""
-        shielded, literals = self._shield(self._without_system(messages))
-        return self._restore(self._render(shielded, prompt=True), literals)
+        key = tuple((message["role"], message["content"]) for message in messages)
+        ids = self._starts.get(key)
+        if ids is None:
+            shielded, literals = self._shield(self._without_system(messages))
+            ids = self._restore(self._render(shielded, prompt=True), literals)
+            if len(self._starts) >= _STARTS:
+                self._starts.clear()
+            self._starts[key] = ids
+        return list(ids)
 
     def follow(self, closed: bool, messages: Sequence[Message]) -> list[int]:
         """Return what the template puts between a completion and the next one, separators included."""
