@@ -267,6 +267,28 @@ def test_an_expanded_policy_of_another_world_is_told_apart(tiny, capsys):
     assert "'sorting'" in err or "none" in err
 
 
+def test_training_resumes_and_keeps_what_decides_its_course(tiny, tmp_path, capsys):
+    small = ("rollout.tasks=2", "rollout.group_size=2", "rollout.max_tokens=4", "rollout.max_turns=3", "save_every=1")
+    sets = [part for text in small for part in ("--set", text)]
+    start = ("train", "earl", "--world", "sorting", "--policy", str(tiny), "--lr", "1e-3", "--steps", "1")
+    run_folder = str(tmp_path / "run")
+    code, out, _ = run(capsys, *start, "--run", run_folder, *sets)
+    assert code == 0
+    assert f"peira play sorting --policy {run_folder}/policy" in out
+    code, out, _ = run(capsys, "train", "--resume", run_folder, "--steps", "2", "--json")
+    assert code == 0
+    assert json.loads(out)["steps"] == 2
+    before = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
+    for arguments, said in (
+        (("train", "--resume", run_folder, "--seed", "5"), "seed would change"),
+        ((*start, "--run", run_folder), "not empty"),
+    ):
+        code, _, err = run(capsys, *arguments)
+        assert code == 2
+        assert said in err
+    assert {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()} == before
+
+
 # ---- exit codes of everything else -------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from peira.training.runs import RunFolder
 
 __all__ = ["parser", "run"]
 
-_MAY_CHANGE = ("steps", "save_every", "evaluate.", "policy.device")
+_MAY_CHANGE = ("steps", "tokens", "save_every", "keep_episodes", "evaluate.", "policy.device")
 """Settings that a resumed run may change without becoming another run."""
 
 
@@ -62,6 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
                   "tokens": result.tokens, "last": dict(result.last), "score": score})  # fmt: skip
         return 0
     say(f"done after {result.steps} steps and {result.tokens:,} sampled tokens: {result.path}")
+    if result.last.get("skipped"):
+        say("the last step changed no weight: its episodes said nothing (see flat_group_share in metrics.jsonl)")
     if result.score is not None:
         say(f"success {result.score.success:.3f}, score {result.score.score:.3f} on held-out tasks")
     say(f"watch it:   peira play {resolved.config.world.id} --policy {result.policy}")
@@ -109,7 +111,7 @@ def _going_on(arguments: argparse.Namespace) -> tuple[Resolved, Path]:
     if changed:
         raise UsageError(
             f"a resumed run keeps its settings, but {', '.join(changed)} would change; start another run for that. "
-            "Only steps, save_every, evaluate.* and policy.device may change under way"
+            f"Only {', '.join(_MAY_CHANGE)} may change under way"
         )
     return new, folder
 
