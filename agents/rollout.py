@@ -315,7 +315,7 @@ def seated(agent: Any, world: str, params: Mapping[str, Any]) -> tuple[Engine | 
         return engine, view, None
     is_folder = isinstance(agent, Path) or (isinstance(agent, str) and Path(agent).is_dir())
     if isinstance(agent, str) and not is_folder and any(sign in agent for sign in "/\\."):
-        raise UsageError(f"no policy folder {agent!r}; `peira policy new {agent}` makes a small one")
+        raise UsageError(f"no policy folder {agent!r}; `peira policy new {agent} --world {world}` makes a small one")
     if not is_folder and (isinstance(agent, str) or callable(agent)):
         with closing(make(world, **params)) as env:
             text, native = ByteText(), env.native()
