@@ -95,14 +95,14 @@ def plan(task: str, instance: Instance, state: State) -> list[str]:
     actions = []
     compared, known = state.compared, state.known
     if task == "sort":
-        n = len(state.sequence)
-        while question := best_question(n, known):
+        items = "".join(sorted(state.sequence))
+        while question := best_question(items, known):
             first, second = question if instance.below(*question) else question[::-1]
             known = learn(known, first, second)
             actions.append("compare {} {}".format(*question))
             compared += 1
         # Luck can leave the order known after too few comparisons to count as work; asking again makes up for it.
-        actions += [f"compare {LETTERS[0]} {LETTERS[1]}"] * (fewest_comparisons(n) - compared)
+        actions += [f"compare {items[0]} {items[1]}"] * (fewest_comparisons(len(items)) - compared)
     actions += [f"swap {first} {second}" for first, second in swaps_to(state.sequence, instance.target)]
     return [*actions, "done"]
 

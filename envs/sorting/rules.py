@@ -98,14 +98,14 @@ def knows(known: int, first: str, second: str) -> bool | None:
 
 
 @lru_cache(maxsize=1 << 12)
-def best_question(n: int, known: int) -> tuple[str, str] | None:
-    """Return the comparison that halves the possible orders best; ``None`` when the order is known.
+def best_question(items: str, known: int) -> tuple[str, str] | None:
+    """Return the comparison that halves the possible orders of ``items`` best; ``None`` when the order is known.
 
     Asking it again and again needs at most ceil(log2 n!) comparisons for every n up to 5.
     """
     orders = [
         order
-        for order in permutations(LETTERS[:n])
+        for order in permutations(items)
         if all(knows(known, low, high) is not False for low, high in combinations(order, 2))
     ]
     if len(orders) == 1:
@@ -115,7 +115,7 @@ def best_question(n: int, known: int) -> tuple[str, str] | None:
         below = sum(order.index(pair[0]) < order.index(pair[1]) for order in orders)
         return abs(2 * below - len(orders))
 
-    return min(combinations(LETTERS[:n], 2), key=lopsided)
+    return min(combinations(items, 2), key=lopsided)
 
 
 @lru_cache(maxsize=1 << 14)

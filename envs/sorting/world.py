@@ -15,7 +15,6 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import permutations
-from math import factorial
 from types import MappingProxyType
 from typing import ClassVar, Literal, NamedTuple, get_args
 
@@ -115,7 +114,7 @@ class Sorting(Env[Instance]):
     def draw(self, rng: np.random.Generator, level: int, split: str) -> Instance:
         """Draw the shown order, the hidden order, the direction, and what the task tells or asks beside them."""
         del split
-        letters = list(LETTERS[:level])
+        letters = rng.permutation(list(LETTERS))[:level].tolist()
         order = "".join(rng.permutation(letters).tolist())
         way = self.params["direction"]
         ascending = self._task == "compare" or (bool(rng.integers(2)) if way == "both" else way == "ascending")
@@ -138,11 +137,13 @@ class Sorting(Env[Instance]):
     def bucket(cls, instance: Instance) -> int:
         """Return a bucket by content such that each pattern occurs in every split, under other names.
 
-        A pattern has n! namings, one per shown order; they are spread evenly over the buckets in an order hashed from
-        the pattern. A plain hash of the content would leave the test split of two items without instances.
+        A pattern has as many namings as there are ways to choose and lay out n of the letters; they are spread evenly
+        over the buckets in an order hashed from the pattern. A plain hash of the content would leave the test split
+        of two items with next to nothing.
         """
-        place = _scattered(cls.name, cls.pattern(instance))[_ranks(len(instance.shown))[instance.shown]]
-        return BUCKETS - 1 - BUCKETS * place // factorial(len(instance.shown))
+        ranks = _ranks(len(instance.shown))
+        place = _scattered(cls.name, cls.pattern(instance))[ranks[instance.shown]]
+        return BUCKETS - 1 - BUCKETS * place // len(ranks)
 
     def begin(self, instance: Instance) -> str:
         """Lay the items out."""
@@ -243,7 +244,7 @@ class Sorting(Env[Instance]):
     def state_key(self) -> str:
         """Return the key described above."""
         sequence, compared, swapped, known, pending, _ = self.state
-        _, _, _, fewest, most_compared, most_swapped, prefix = self._now()
+        _, _, _, _, fewest, most_compared, most_swapped, prefix = self._now()
         # Counts are named only as far as a future reward can tell them apart.
         if compared > most_compared:
             compared = most_compared
@@ -254,10 +255,10 @@ class Sorting(Env[Instance]):
 
     def legal(self) -> tuple[str, ...]:
         """Return the full operations and the final answers (tags), or the native actions admissible now (expanded)."""
-        n = len(self.state.sequence)
+        items = self._now().items
         if self._expanded:
-            return _legal_expanded(self._verbs, n, self.state.pending)
-        return _legal_tags(self._task, n, self.instance.pair)
+            return _legal_expanded(self._verbs, items, self.state.pending)
+        return _legal_tags(self._task, items, self.instance.pair)
 
     def free_text(self) -> bool:
         """Any text is a final answer, except in the middle of an operation."""
@@ -311,6 +312,8 @@ class _Facts(NamedTuple):
     """What follows from a task and an instance."""
 
     instance: Instance
+    items: str
+    """The letters in alphabetical order."""
     operations: Mapping[str, tuple[str, str, str]]
     target: str
     fewest: int
@@ -320,12 +323,14 @@ class _Facts(NamedTuple):
 
     @classmethod
     def of(cls, task: str, instance: Instance) -> "_Facts":
-        n = len(instance.shown)
+        n, items = len(instance.shown), "".join(sorted(instance.shown))
         fewest = rules.fewest_swaps(instance.shown, instance.target)
         most_compared = {"sort": rules.most_comparisons(n), "order": 0, "compare": 2}[task]
         most_swapped = 0 if task == "compare" else rules.most_swaps(n, fewest)
         prefix = f"{task} {'+' if instance.ascending else '-'} {instance.order} {instance.pair}".rstrip()
-        return cls(instance, _operations(task, n), instance.target, fewest, most_compared, most_swapped, prefix)
+        return cls(
+            instance, items, _operations(task, items), instance.target, fewest, most_compared, most_swapped, prefix
+        )
 
 
 @lru_cache(maxsize=1 << 14)
@@ -333,33 +338,33 @@ def _share_placed(sequence: str, target: str) -> float:
     return sum(map(str.__eq__, sequence, target)) / len(target)
 
 
-@lru_cache(maxsize=64)
-def _operations(task: str, n: int) -> Mapping[str, tuple[str, str, str]]:
-    """Return the full operations of a task on n items, as they are written."""
-    pairs = [(a, b) for a, b in _PAIRS if a in LETTERS[:n] and b in LETTERS[:n]]
+@lru_cache(maxsize=128)
+def _operations(task: str, items: str) -> Mapping[str, tuple[str, str, str]]:
+    """Return the full operations of a task on these items, as they are written."""
+    pairs = [(a, b) for a, b in _PAIRS if a in items and b in items]
     return MappingProxyType({f"{verb} {a} {b}": (verb, a, b) for verb in _VERBS[task] for a, b in pairs})
 
 
 @lru_cache(maxsize=256)
-def _legal_tags(task: str, n: int, pair: str) -> tuple[str, ...]:
+def _legal_tags(task: str, items: str, pair: str) -> tuple[str, ...]:
     answers = (f"{pair[0]} < {pair[1]}", f"{pair[1]} < {pair[0]}") if pair else ("done",)
-    return (*_operations(task, n), *answers)
+    return (*_operations(task, items), *answers)
 
 
 @lru_cache(maxsize=256)
-def _legal_expanded(verbs: tuple[str, ...], n: int, pending: str) -> tuple[str, ...]:
-    return tuple(item for item in LETTERS[:n] if not pending.endswith(f" {item}")) if pending else verbs
+def _legal_expanded(verbs: tuple[str, ...], items: str, pending: str) -> tuple[str, ...]:
+    return tuple(item for item in items if not pending.endswith(f" {item}")) if pending else verbs
 
 
 @lru_cache(maxsize=8)
 def _ranks(n: int) -> dict[str, int]:
-    return {"".join(items): rank for rank, items in enumerate(permutations(LETTERS[:n]))}
+    return {"".join(items): rank for rank, items in enumerate(permutations(LETTERS, n))}
 
 
 @lru_cache(maxsize=1024)
 def _scattered(name: str, pattern: str) -> tuple[int, ...]:
     """Return a fixed permutation of the namings of a pattern."""
-    return tuple(stream("bucket", name, pattern).permutation(factorial(len(pattern) - 1)).tolist())
+    return tuple(stream("bucket", name, pattern).permutation(len(_ranks(len(pattern) - 1))).tolist())
 
 
 WORLD = WorldSpec(

@@ -114,5 +114,5 @@ def test_b59_a_change_of_text_changes_the_version():
 
 
 PINNED_KEY = "10d3866c505badd7"
-PINNED_INSTANCE = "161be1dca106ff8f"
+PINNED_INSTANCE = "26675a40c76a68c4"
 PINNED_TEXT = "a29efa79907d02c6"

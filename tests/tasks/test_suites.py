@@ -22,10 +22,10 @@ def test_suite_is_distinct_and_a_longer_one_begins_with_a_shorter():
 
 
 def test_suite_says_how_many_there_are():
-    # Two items: 2 patterns x 2 directions, one naming of each is held out.
-    assert len(suite("sorting", None, "test", 2, 4)) == 4
-    with pytest.raises(UsageError, match="only 4 different instances"):
-        suite("sorting", None, "test", 2, 5)
+    # Two items: 2 patterns x 2 directions; of the 5 x 4 namings of each a fifth is held out.
+    assert len(suite("sorting", None, "test", 2, 16)) == 16
+    with pytest.raises(UsageError, match="only 16 different instances"):
+        suite("sorting", None, "test", 2, 17)
 
 
 @pytest.mark.parametrize("actions", ["tags", "expanded"])
