@@ -289,8 +289,8 @@ class HFText:
         """Collect the template's end of a reply (first: it is the one to write), the tokenizer's, and those given."""
         tail = self._tokens(self._after_reply([{"role": "user", "content": "."}]))
         closing = tail[:1] if tail and tail[0] in self._controls.values() else []
-        found = [*closing, getattr(self.tokenizer, "eos_token_id", None), *further]
-        found = [i for i in found if i is not None]
+        own = getattr(self.tokenizer, "eos_token_id", None)
+        found = [*closing, *([] if own is None else [int(own)]), *further]
         if not found:
             raise UsageError(
                 "nothing ends a message: the tokenizer has no eos_token and the chat template closes a reply without a "

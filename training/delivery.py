@@ -38,7 +38,7 @@ class Probe:
 
 
 def probe_of(samples: Sequence[Sample], vocab: int) -> Probe:
-    """Build a probe from recent samples: their longest context, and ids that were chosen in it, native rows included."""
+    """Build a probe from recent samples: their longest context, and ids that were chosen, native rows too."""
     sample = max(samples, key=lambda s: len(s.ids))
     chosen = dict.fromkeys(int(i) for s in [sample, *samples] for i in s.targets)
     candidates = tuple(sorted(list(chosen)[:_CANDIDATES]))
