@@ -39,11 +39,12 @@ class Size:
 
 SIZES: dict[str, Size] = {
     "nano": Size(layers=2, hidden=64, heads=2, kv_heads=1, mlp=128),
+    "micro": Size(layers=3, hidden=64, heads=2, kv_heads=1, mlp=128),
     "tiny": Size(layers=4, hidden=96, heads=3, kv_heads=1, mlp=128),
     "small": Size(layers=4, hidden=128, heads=4, kv_heads=1, mlp=256),
     "base": Size(layers=6, hidden=192, heads=6, kv_heads=2, mlp=384),
 }
-"""About 0.1, 0.3, 0.6 and 2 million parameters."""
+"""About 0.1, 0.16, 0.3, 0.6 and 2 million parameters."""
 
 
 def new_policy(
