@@ -37,7 +37,7 @@ LESSONS: tuple[tuple[Mapping[str, Any], WarmStart], ...] = (
         {"direction": "ascending"},
         WarmStart(player=TEACHER, episodes=1500, passes=9, batch=64, lr=4e-3, levels={2: 0.2, 3: 0.8}),
     ),
-    ({}, WarmStart(player=TEACHER, episodes=3000, passes=8, batch=64, lr=3e-3, levels={2: 0.2, 3: 0.8})),
+    ({}, WarmStart(player=TEACHER, episodes=2500, passes=10, batch=64, lr=3e-3, levels={2: 0.2, 3: 0.8})),
 )
 SETTINGS: Mapping[str, Any] = {
     "world.id": WORLD,
@@ -47,7 +47,7 @@ SETTINGS: Mapping[str, Any] = {
     "rollout.max_tokens": 16,
     "rollout.context": 256,
     "rollout.concurrency": 384,
-    "learner.lr": 1.5e-4,
+    "learner.lr": 1e-4,
     "learner.divergence": "none",
     "learner.skip_flat": True,
     "evaluate.every": 10,

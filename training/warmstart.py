@@ -1,6 +1,7 @@
 """Warm start: a policy learns to write what a demonstrator does, by likelihood, before it learns by trial."""
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from peira.agents.view import View
 from peira.envs.seeding import rng
 from peira.tasks.sampler import Sampler
 from peira.tools.errors import UsageError
-from peira.training.control import Constant
+from peira.training.control import Linear, Warmup
 from peira.training.learner import Learner, LearnerSettings
 from peira.training.linearize import demonstration_samples
 from peira.training.settings import Settings
@@ -36,6 +37,7 @@ class WarmStart(Settings):
     batch: int = Field(default=32, ge=1)
     """Episodes per update."""
     lr: float = Field(default=2e-3, gt=0)
+    """Reached after at most 20 updates; it then falls in a straight line to a tenth."""
     levels: dict[int, float] = Field(default_factory=dict)
     """Weight of each level; empty: all alike."""
     seed: int = Field(default=0, ge=0)
@@ -95,8 +97,11 @@ def warm_start(
     params = {**({"actions": "expanded"} if policy.world == world else {}), **(params or {})}
     episodes = demonstrations(policy, world, params, settings)
     model = policy.model()
+    updates = settings.passes * math.ceil(len(episodes) / settings.batch)
+    falling = Linear(start=settings.lr, end=settings.lr / 10, steps=updates)
     terms = LearnerSettings(
-        lr=Constant(value=settings.lr),
+        lr=Warmup(steps=min(20, updates), then=falling),
+        betas=(0.9, 0.95),
         policy=None,
         likelihood=Likelihood(),
         aggregate=Aggregate(mode="tok"),

@@ -33,7 +33,7 @@ def parser() -> Parser:
 def _new(made: Parser) -> None:
     made.add_argument("path", help="where to; the folder must not hold anything")
     add_world(made, positional=False)
-    made.add_argument("--size", default="tiny", help="nano, tiny, small or base (default: tiny)")
+    made.add_argument("--size", default="tiny", help="nano, micro, tiny, small or base (default: tiny)")
     made.add_argument("--seed", type=int, default=0, help="seed of weights and demonstrations (default: 0)")
     made.add_argument("--demonstrator", help="warm-start on the episodes of this player: oracle, naive, ...")
     made.add_argument("--episodes", type=int, default=512, help="demonstrated episodes (default: 512)")
