@@ -6,7 +6,7 @@ Formulas: EARL / ExpA (arXiv 2510.07581), the sorting environment. Items are let
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations, permutations
+from itertools import combinations, pairwise, permutations
 from math import ceil, factorial, log2
 from typing import NamedTuple
 
@@ -52,6 +52,11 @@ class Instance:
     def below(self, first: str, second: str) -> bool:
         """Whether the hidden value of ``first`` is the smaller one."""
         return self.order.index(first) < self.order.index(second)
+
+    def sorted(self, items: str) -> bool:
+        """Whether these items stand in the wanted order, with others left out."""
+        places = [self.target.index(item) for item in items]
+        return all(earlier < later for earlier, later in pairwise(places))
 
 
 class State(NamedTuple):

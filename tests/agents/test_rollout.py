@@ -20,8 +20,9 @@ from peira.tasks.task import Task
 from peira.tools.errors import Fault, UsageError
 
 
-def expanded(stage, level=3):
-    task = Task.of("sorting", 4, level=level, actions="expanded")
+def expanded(stage):
+    # Five items, so that every letter is one of them whatever the seed.
+    task = Task.of("sorting", 4, level=5, actions="expanded")
     actions = ActionTable.build("sorting", task.open().native(), stage.TEXT.encode, stage.TEXT.vocab)
     return task, actions, View(stage.TEXT, actions)
 
@@ -48,13 +49,14 @@ def test_the_records_of_two_turns(stage):
 
 
 def test_a_native_episode_is_recorded_row_by_row(stage):
-    task, actions, view = expanded(stage, level=2)
+    task, actions, view = expanded(stage)
     rows = [[actions.id_of(name)] for name in ("compare", "A", "B")]
     episode = stage.play(task, [*rows, "done"], view)
     assert [turn.action for turn in episode.turns] == ["compare", "A", "B", "done"]
     assert [turn.completion.finish for turn in episode.turns] == [Finish.ACTION] * 3 + [Finish.STOP]
     assert [turn.legal.vocab for turn in episode.turns] == [True, False, False, True]
-    assert episode.turns[1].legal.ids == (actions.id_of("A"), actions.id_of("B"))
+    assert episode.turns[1].legal.ids == tuple(actions.id_of(name) for name in "ABCDE")
+    assert episode.turns[2].legal.ids == tuple(actions.id_of(name) for name in "BCDE")
     for earlier, later in zip(episode.turns, episode.turns[1:], strict=False):
         extended = np.concatenate([earlier.prompt, earlier.written])
         assert np.array_equal(later.prompt[: len(extended)], extended)
@@ -127,7 +129,7 @@ def test_a_person_reads_and_types(stage):
 
 
 def test_a_fork_replays_then_forces_then_goes_on_policy(stage):
-    task, actions, view = expanded(stage, level=2)
+    task, actions, view = expanded(stage)
     row = {name: actions.id_of(name) for name in actions.names}
     old = stage.play(task, ["hm", *[[row[name]] for name in ("compare", "A", "B")], "done"], view)
     assert [turn.action for turn in old.turns] == ["hm"]

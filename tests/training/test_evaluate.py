@@ -118,5 +118,5 @@ def test_nothing_to_sum_up_is_said():
 
 
 def test_only_operations_that_the_world_understood_are_counted():
-    episode = peira.rollout("sorting", lambda env, rng: "done" if env.state.log else "compare A B", n=1)[0]
+    episode = peira.rollout("sorting", lambda env, rng: "done" if env.state.log else "compare A B", n=1, level=5)[0]
     assert verbs_of(episode) == ["compare"]
