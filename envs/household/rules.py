@@ -1,0 +1,210 @@
+"""The rules: which commands are admissible, what they change, when the goal holds.
+
+Admissible is what the real engine lists: every applicable action once, in alphabetical order. Its verbs come in that
+order, so each group is sorted by itself and most of a list is the ready-made ``go to`` part.
+"""
+
+from peira.envs.household.instance import Game, State, bits
+
+__all__ = ["APPLIANCES", "VERBS", "admissible", "holds", "parse", "perform"]
+
+VERBS = (
+    *("go to", "open", "close", "take", "move", "examine", "use", "heat", "clean", "cool", "slice"),
+    *("look", "inventory", "help"),
+)
+"""Every verb of the text interface."""
+APPLIANCES = {"clean": "cleanable", "cool": "coolable", "heat": "heatable"}
+"""Verbs that need an appliance, and the trait that the held object needs."""
+
+_LINKS = {"take": " from ", "move": " to ", "heat": " with ", "clean": " with ", "cool": " with ", "slice": " with "}
+_BARE = frozenset({"look", "inventory", "help"})
+_new = tuple.__new__
+
+
+# ---- what may be said -------------------------------------------------------------------------------------------
+
+
+def admissible(game: Game, state: State) -> tuple[str, ...]:
+    """Return the admissible commands in alphabetical order."""
+    at, held, opened = state.at, state.held, state.opened
+    names, rooms = game.names, game.instance.receptacles
+    first: list[str] = []
+    examine: list[str] = []
+    opens: list[str] = []
+    moves: list[str] = []
+    takes: list[str] = []
+    uses: list[str] = []
+    last: list[str] = []
+    for r in game.here[at]:
+        room = rooms[r]
+        examine.append(f"examine {room}")
+        shut = False
+        if game.openable >> r & 1:
+            shut = not opened >> r & 1
+            (opens if shut else first).append(f"{'open' if shut else 'close'} {room}")
+        there = state.inside >> (r * game.n) & game.row
+        if there & game.lamps:
+            uses += [f"use {names[o]}" for o in bits(there & game.lamps)]
+        if held >= 0:
+            if not shut and game.accepts(r) >> held & 1:
+                moves.append(f"move {names[held]} to {room}")
+        elif not shut and there:
+            takes += [f"take {names[o]} from {room}" for o in bits(there & game.movable)]
+    cleaned: tuple[str, ...] = ()
+    cooled: tuple[str, ...] = ()
+    heated: tuple[str, ...] = ()
+    if held >= 0:
+        examine.append(f"examine {names[held]}")
+        cleaned, cooled, heated = (_with(game, state, verb) for verb in ("clean", "cool", "heat"))
+        if game.knives >> held & 1:
+            lying = state.lies >> (at * game.n) & game.row & game.traits["sliceable"]
+            last = [f"slice {names[o]} with {names[held]}" for o in bits(lying)]
+    for group in (first, examine, opens, moves, last, takes, uses):
+        if len(group) > 1:
+            group.sort()
+    return (
+        *cleaned, *first, *cooled, *examine, *game.goes(at), *heated, "help", "inventory", "look",
+        *moves, *opens, *last, *takes, *dict.fromkeys(uses),
+    )  # fmt: skip
+
+
+def _with(game: Game, state: State, verb: str) -> tuple[str, ...]:
+    trait = APPLIANCES[verb]
+    if not game.traits[trait] >> state.held & 1 or not game.role[trait]:
+        return ()
+    rooms = [game.instance.receptacles[r] for r in game.here[state.at] if game.role[trait] >> r & 1]
+    return tuple(sorted(f"{verb} {game.names[state.held]} with {room}" for room in rooms))
+
+
+def parse(game: Game, command: str) -> tuple[str, int, int] | None:
+    """Return (verb, thing, second thing) as places in the game's lists; ``None`` when the words name nothing.
+
+    What *examine* looks at is the second thing when it is an object.
+    """
+    verb, _, rest = command.partition(" ")
+    if not rest:
+        return (verb, -1, -1) if command in _BARE else None
+    if verb == "go" or verb == "open" or verb == "close":
+        r = game.receptacles.get(rest[3:] if verb == "go" else rest, -1)
+        return None if r < 0 or (verb == "go" and not rest.startswith("to ")) else (verb, r, -1)
+    if verb == "examine":
+        r, o = game.receptacles.get(rest, -1), game.objects.get(rest, -1)
+        return (verb, r, o) if r >= 0 or o >= 0 else None
+    if verb == "use":
+        o = game.objects.get(rest, -1)
+        return (verb, o, -1) if o >= 0 else None
+    link = _LINKS.get(verb)
+    if link is None:
+        return None
+    first, _, second = rest.partition(link)
+    one = game.objects.get(first, -1)
+    two = (game.objects if verb == "slice" else game.receptacles).get(second, -1)
+    return (verb, one, two) if one >= 0 and two >= 0 else None
+
+
+# ---- what it does -----------------------------------------------------------------------------------------------
+
+
+def perform(game: Game, state: State, verb: str, one: int, two: int) -> State | None:
+    """Return the state after a command, or ``None`` when it is not admissible."""
+    if verb == "go":
+        return None if game.spots[one] == state.at else _gone(game, state, one)
+    if verb == "take":
+        return _taken(game, state, one, two)
+    if verb == "move":
+        return _moved(game, state, one, two)
+    if verb == "open" or verb == "close":
+        is_open = state.opened >> one & 1
+        if game.spots[one] != state.at or not game.openable >> one & 1 or is_open != (verb == "close"):
+            return None
+        seen = state.seen | 1 << one
+        return state._replace(opened=state.opened ^ 1 << one, seen=seen)
+    if verb == "examine":
+        here = one >= 0 and game.spots[one] == state.at
+        return state if here or (two >= 0 and two == state.held) else None
+    if verb in _BARE:
+        return state
+    if verb == "use":
+        here = any(state.inside >> (r * game.n + one) & 1 for r in game.here[state.at])
+        return state._replace(used=state.used | 1 << one) if here and game.lamps >> one & 1 else None
+    if verb == "slice":
+        return _sliced(game, state, one, two)
+    return _treated(game, state, verb, one, two)
+
+
+def _gone(game: Game, state: State, r: int) -> State:
+    _, held, opened, inside, lies, left, hot, cool, clean, sliced, used, pending, seen = state
+    if not game.openable >> r & 1 or opened >> r & 1:
+        seen |= 1 << r
+    return _new(State, (game.spots[r], held, opened, inside, lies, left, hot, cool, clean, sliced, used, pending, seen))
+
+
+def _shut(game: Game, state: State, r: int) -> bool:
+    return bool(game.openable >> r & 1 and not state.opened >> r & 1)
+
+
+def _taken(game: Game, state: State, o: int, r: int) -> State | None:
+    at, held, _, inside, lies, left = state[:6]
+    n = game.n
+    if held >= 0 or game.spots[r] != at or not inside >> (r * n + o) & 1:
+        return None
+    if not game.movable >> o & 1 or _shut(game, state, r):
+        return None
+    if game.shared >> r & 1:
+        left |= 1 << (o * len(game.spots) + r)
+    place = 1 << (at * n + o)
+    return state._replace(held=o, inside=inside ^ 1 << (r * n + o), lies=lies & ~place, left=left)
+
+
+def _moved(game: Game, state: State, o: int, r: int) -> State | None:
+    at, held, _, inside, lies, left = state[:6]
+    if held != o or game.spots[r] != at or not game.accepts(r) >> o & 1 or _shut(game, state, r):
+        return None
+    n = game.n
+    left &= ~(1 << (o * len(game.spots) + r))
+    return state._replace(held=-1, inside=inside | 1 << (r * n + o), lies=lies | 1 << (at * n + o), left=left)
+
+
+def _sliced(game: Game, state: State, o: int, knife: int) -> State | None:
+    if state.held != knife or not game.knives >> knife & 1 or not game.traits["sliceable"] >> o & 1:
+        return None
+    if not state.lies >> (state.at * game.n + o) & 1:
+        return None
+    return state._replace(sliced=state.sliced | 1 << o)
+
+
+def _treated(game: Game, state: State, verb: str, o: int, r: int) -> State | None:
+    trait = APPLIANCES[verb]
+    if state.held != o or game.spots[r] != state.at:
+        return None
+    if not game.traits[trait] >> o & 1 or not game.role[trait] >> r & 1:
+        return None
+    bit = 1 << o
+    if verb == "clean":
+        return state._replace(clean=state.clean | bit)
+    if verb == "heat":
+        return state._replace(hot=state.hot | bit, cool=state.cool & ~bit)
+    return state._replace(cool=state.cool | bit, hot=state.hot & ~bit)
+
+
+# ---- when it is done --------------------------------------------------------------------------------------------
+
+
+def holds(game: Game, state: State) -> bool:
+    """Return whether the goal holds."""
+    task, wanted = game.instance.task, game.goal_target
+    if task == "light":
+        if state.held < 0 or not wanted >> state.held & 1:
+            return False
+        lit = game.goal_place & game.lamps & state.used
+        return any(game.contents(state, r) & lit for r in game.here[state.at])
+    if task == "heat":
+        wanted &= state.hot & game.traits["heatable"]
+    elif task == "cool":
+        wanted &= state.cool & game.traits["coolable"]
+    elif task == "clean":
+        wanted &= state.clean & game.traits["cleanable"]
+    if not wanted:
+        return False
+    least = 2 if task == "two" else 1
+    return any((game.contents(state, r) & wanted).bit_count() >= least for r in bits(game.goal_place))
