@@ -31,7 +31,6 @@ _MORE = {
     "heat": "(heatable ?o) (isHot ?o) ",
     "cool": "(coolable ?o) (isCool ?o) ",
 }
-_UNARY = {trait: trait for trait in Game.TRAITS}
 
 
 def real_rules() -> tuple[str, str]:
@@ -115,7 +114,10 @@ def _facts(game: Game, rooms: list[str], things: list[str]) -> Iterator[str]:
             yield f"(inReceptacle {things[o]} {room})"
     pairs = {(game.kinds[r], game.classes[o]) for r in range(len(rooms)) for o in bits(game.accepts(r))}
     yield from (f"(canContain {kind}Type {thing}Type)" for kind, thing in sorted(pairs))
+    if start.held >= 0:
+        yield from (f"(holds agent1 {things[start.held]})", "(holdsAny agent1)")
     for o, thing in enumerate(things):
+        yield from (f"(inReceptacleObject {things[inner]} {thing})" for inner in game.nested(o))
         yield f"(objectType {thing} {game.classes[o]}Type)"
         for spot in sorted({*game.spots, start.at}):
             if start.lies >> (spot * game.n + o) & 1:

@@ -4,7 +4,7 @@ A level says how many rooms, receptacles and objects there are and how much is b
 decided by the content of a house alone: its layout, the pair (wanted object, where it belongs), and its size.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
@@ -16,7 +16,7 @@ from peira.envs.household.instance import TASKS, Instance, kind_of
 from peira.envs.household.sentences import goal_of
 from peira.envs.seeding import seed_of
 
-__all__ = ["LARGEST", "LEVELS", "ROOMS", "Level", "draw", "is_large", "pair_is_new", "plan_is_new"]
+__all__ = ["LARGEST", "LEVELS", "ROOMS", "SPLITS", "Level", "draw", "pair_is_new", "plan_is_new", "split_of"]
 
 ItemT = TypeVar("ItemT")
 
@@ -85,6 +85,10 @@ _LAMP_STANDS = ("desk", "sidetable", "coffeetable", "dresser", "shelf")
 _STACKED = frozenset({"cabinet", "drawer", "shelf", "stoveburner"})
 """Receptacles that may be reached from the spot of the one before."""
 _STACKING = 0.2
+_PAIRS_TRIED = 12
+"""Tasks tried in one house before another is drawn."""
+SPLITS = ("train", "test", "pairs", "plans", "large")
+"""Seen in training; tasks in houses that are kept back; unseen pairs (object, place), unseen layouts, larger houses."""
 _THINGS = {
     room: tuple(sorted({
         thing for kind in kinds for thing in words.ACCEPTS[kind] if not thing.endswith("sliced")
@@ -148,6 +152,23 @@ def plan_is_new(receptacles: tuple[str, ...], spots: tuple[int, ...]) -> bool:
     return seed_of("household", "plan", *sorted(map(kind_of, receptacles)), "/", *sorted(shared)) % 6 == 0
 
 
+def is_test(task: str, target: str, place: str, receptacles: tuple[str, ...], spots: tuple[int, ...]) -> bool:
+    """Return whether a task in a house is kept for the test split (one in five), wherever the things are."""
+    return seed_of("household", "test", task, target, place, "/".join(receptacles), *spots) % 5 == 0
+
+
+def split_of(instance: Instance) -> str:
+    """Return the split that a game belongs to: its size decides first, then its layout, then the wanted pair."""
+    receptacles, spots = instance.receptacles, instance.spots
+    if is_large(receptacles):
+        return "large"
+    if plan_is_new(receptacles, spots):
+        return "plans"
+    if pair_is_new(instance.target, instance.place):
+        return "pairs"
+    return "test" if is_test(instance.task, instance.target, instance.place, receptacles, spots) else "train"
+
+
 def is_large(receptacles: Sequence[str]) -> bool:
     """Return whether a house is larger than any in training."""
     return len(receptacles) > LARGEST
@@ -157,21 +178,25 @@ def is_large(receptacles: Sequence[str]) -> bool:
 
 
 def draw(generator: np.random.Generator, level: Level, split: str, tasks: Sequence[str] = TASKS) -> Instance:
-    """Draw a game.
+    """Draw a game of a split.
 
     Args:
         generator: where all randomness comes from.
         level: how much there is.
-        split: ``pairs``, ``plans`` and ``large`` are what their names say; any other is what training sees.
+        split: one of ``SPLITS``.
         tasks: the task types to choose from.
     """
     dice = Dice(generator)
     while True:
         task = dice.choose(tasks)
         receptacles, spots, rooms = _layout(dice, level, task, large=split == "large")
-        if plan_is_new(receptacles, spots) == (split == "plans") or split == "large":
+        if split != "large" and plan_is_new(receptacles, spots) != (split == "plans"):
+            continue
+        for _ in range(_PAIRS_TRIED):
             pair = _pair(dice, task, level, receptacles, rooms, new=split == "pairs")
-            if pair is not None:
+            if pair is None:
+                break
+            if split not in ("train", "test") or is_test(task, *pair, receptacles, spots) == (split == "test"):
                 return _furnished(dice, task, level, receptacles, spots, rooms, pair)
 
 
@@ -231,15 +256,24 @@ def _wishes(
     groups = []
     for place in sorted(place for place in places if (place in words.OPENABLE) is shut):
         fitting = pool if task == "light" else [thing for thing in pool if thing in words.ACCEPTS[place]]
-        group = [(thing, place) for thing in fitting if (able is None or thing in able) and _homes(thing, kinds, place)]
+        group = [
+            (thing, place)
+            for thing in fitting
+            if (able is None or thing in able)
+            and any(_fitting(thing, kinds, place, behind) for behind in (False, True))
+        ]
         groups.append(tuple(pair for pair in group if pair_is_new(*pair) is new))
     return tuple(group for group in groups if group)
 
 
-@lru_cache(maxsize=1 << 13)
-def _homes(thing: str, kinds: frozenset[str], but: str) -> bool:
-    """Return whether a thing can lie somewhere else than in one class of receptacle."""
-    return any(kind != but and thing in words.ACCEPTS[kind] for kind in kinds)
+@lru_cache(maxsize=1 << 15)
+def _fitting(thing: str, kinds: frozenset[str], but: str, shut: bool) -> tuple[str, ...]:
+    """Return the receptacle classes but one in which a thing may lie, either those behind a door or the others."""
+    return tuple(
+        kind
+        for kind in sorted(kinds)
+        if kind != but and thing in words.ACCEPTS[kind] and (kind in words.OPENABLE) is shut
+    )
 
 
 def _pair(
@@ -263,26 +297,24 @@ def _furnished(
     at: dict[str, list[int]] = {}
     for index, name in enumerate(receptacles):
         at.setdefault(kind_of(name), []).append(index)
-    there: dict[str, list[int]] = {}
-
-    def put(thing: str, allowed: Callable[[str], bool]) -> None:
-        homes = [r for kind in at if thing in words.ACCEPTS[kind] and allowed(kind) for r in at[kind]]
-        homes = homes or [r for kind in at if thing in words.ACCEPTS[kind] and kind != place for r in at[kind]]
-        if homes:
-            there.setdefault(thing, []).append(dice.choose(homes))
-
+    kinds = frozenset(at)
+    there: dict[str, list[int]] = {target: []}
     copies = (2 if task == "two" else 1) + (dice.within(0, level.copies) if level.copies else 0)
     for _ in range(copies):
         shut = dice.chance() < level.doors
-        put(target, lambda kind, shut=shut: kind != place and (kind in words.OPENABLE) is shut)  # type: ignore[misc]
+        fitting = _fitting(target, kinds, place, shut) or _fitting(target, kinds, place, not shut)
+        there[target].append(dice.choose([r for kind in fitting for r in at[kind]]))
     if task == "light":
-        stands = [r for kind in _LAMP_STANDS for r in at.get(kind, ())]
-        there[place] = [dice.choose(stands)]
+        there[place] = [dice.choose([r for kind in _LAMP_STANDS for r in at.get(kind, ())])]
     pool = _pool(frozenset(rooms))
     for _ in range(max(0, dice.within(*level.objects) - copies)):
         thing = dice.choose(pool)
-        if thing != target and len(there.get(thing, ())) < 3:
-            put(thing, lambda kind: level.doors > 0 or kind not in words.OPENABLE)
+        if thing == target or len(there.get(thing, ())) == 3:
+            continue
+        shut = level.doors > 0 and dice.chance() < 0.5
+        fitting = _fitting(thing, kinds, "", shut) or (_fitting(thing, kinds, "", not shut) if level.doors else ())
+        if fitting:
+            there.setdefault(thing, []).append(dice.choose([r for kind in fitting for r in at[kind]]))
     objects: list[str] = []
     homes: list[int] = []
     for kind in sorted(there, key=lambda kind: f"{kind}_"):

@@ -4,7 +4,7 @@ Sets of objects, receptacles and pairs are integers, bit by bit, so a state is a
 reference, a fork costs nothing, and two equal states are equal whatever led to them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -49,6 +49,12 @@ class Facts:
     """Classes of the receptacles and of the objects, as the file types them."""
     start: int
     """The spot where the agent stands at first; one past the last receptacle's when nothing stands there."""
+    nested: tuple[tuple[int, int], ...] = ()
+    """Pairs (object, object that it is in). Nothing changes them; they are seen in the outer one."""
+    held: int = -1
+    """The object in the agent's hands at first."""
+    split: str = ""
+    """The split that the file's folder says it belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +117,10 @@ class Game:
     )
     """Traits of objects, under the names that the real engine's rules give them."""
 
-    __slots__ = ("_accepts", "_goes", "all_goes", "classes", "container", "goal_place", "goal_target",
-                 "here", "instance", "kinds", "knives", "lamps", "movable", "n", "names", "objects", "openable",
-                 "receptacles", "regular", "role", "row", "shared", "solved", "spots", "start", "traits")  # fmt: skip
+    __slots__ = ("_accepts", "_all_goes", "_goes", "_things", "classes", "container", "deciding", "goal_place",
+                 "goal_target", "here", "instance", "kinds", "knives", "lamps", "movable", "n", "names", "objects",
+                 "openable", "receptacles", "regular", "role", "row", "serving", "shared", "solved", "spots", "start",
+                 "traits")  # fmt: skip
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -130,35 +137,27 @@ class Game:
         else:
             self.kinds, self.classes = facts.classes
         places = max(instance.spots, default=-1) + 1
-        here: list[list[int]] = [[] for _ in range(places + 1)]
+        here: list[tuple[int, ...]] = [()] * (places + 1)
         for index, spot in enumerate(instance.spots):
-            here[spot].append(index)
-        self.here = tuple(map(tuple, here))
+            here[spot] = (*here[spot], index)
+        self.here = tuple(here)
         """``here``: the receptacles at each spot; none at the last."""
         self.shared = sum(1 << r for group in here if len(group) > 1 for r in group)
+        rooms, self._things = _by_class(self.kinds), _by_class(self.classes)
+        self.openable = _union(rooms, words.OPENABLE) if facts is None else _mask(facts.openable)
         self.traits = self._traits()
-        kinds = self.kinds
-        self.openable = _mask(r for r, kind in enumerate(kinds) if kind in words.OPENABLE)
-        if facts is not None:
-            self.openable = _mask(facts.openable)
         self.movable, self.container = self.traits["pickupable"], self.traits["isreceptacleobject"]
-        self.knives = _mask(o for o, kind in enumerate(self.classes) if kind in words.KNIVES)
         self.lamps = self.traits["toggleable"]
-        self.role = {
-            trait: _mask(r for r, kind in enumerate(kinds) if kind == appliance)
-            for trait, appliance in (("heatable", "microwave"), ("coolable", "fridge"), ("cleanable", "sinkbasin"))
-        }
-        self.goal_target = _mask(o for o, kind in enumerate(self.classes) if kind == instance.target)
-        self.goal_place = _mask(
-            index
-            for index, kind in enumerate(self.classes if instance.task == "light" else kinds)
-            if kind == instance.place
-        )
+        self.knives = _union(self._things, words.KNIVES)
+        self.role = {trait: rooms.get(kind, 0) for trait, kind in _APPLIANCES}
+        self.serving = _mask(spot for r, spot in enumerate(self.spots) if sum(self.role.values()) >> r & 1)
+        """``serving``: the spots where an appliance stands; ``deciding``: the verbs after which the goal may hold."""
+        self.deciding = _DECIDING.get(instance.task, _PLACING)
+        self.goal_target = self._things.get(instance.target, 0)
+        self.goal_place = (self._things if instance.task == "light" else rooms).get(instance.place, 0)
         self._accepts: dict[str, int] = {}
         self._goes: dict[int, tuple[str, ...]] = {}
-        self.all_goes = sorted(
-            (f"go to {name}", spot) for name, spot in zip(instance.receptacles, self.spots, strict=True)
-        )
+        self._all_goes: list[tuple[str, int]] = []
         self.start = self._begin(places)
         self.solved = False
         """``solved``: the goal holds from the start; whoever makes the game sets it."""
@@ -169,22 +168,10 @@ class Game:
         facts = self.instance.facts
         if facts is not None:
             return {trait: _mask(objects) for trait, objects in facts.traits}
-        sets = (
-            None,
-            words.CONTAINERS,
-            words.CLEANABLE,
-            words.HEATABLE,
-            words.COOLABLE,
-            words.TOGGLEABLE,
-            words.SLICEABLE,
-        )
         traits = dict.fromkeys(self.TRAITS, 0)
-        bit = 1
-        for kind in self.classes:
-            for trait, members in zip(self.TRAITS, sets, strict=False):
-                if (kind not in words.LAMPS) if members is None else (kind in members):
-                    traits[trait] |= bit
-            bit <<= 1
+        for kind, mask in self._things.items():
+            for trait in _TRAITS_OF[kind]:
+                traits[trait] |= mask
         return traits
 
     def _begin(self, places: int) -> State:
@@ -197,7 +184,7 @@ class Game:
         lies = _mask(spot * n + o for o, spot in facts.lies)
         traits = self.traits
         return State(
-            facts.start, -1, _mask(facts.opened), inside, lies, 0, traits["ishot"], traits["iscool"],
+            facts.start, facts.held, _mask(facts.opened), inside, lies, 0, traits["ishot"], traits["iscool"],
             traits["isclean"], traits["issliced"], traits["istoggled"],
         )  # fmt: skip
 
@@ -215,19 +202,42 @@ class Game:
         if found is None:
             facts = self.instance.facts
             allowed = words.ACCEPTS[kind] if facts is None else {o for r, o in facts.accepts if r == kind}
-            found = self._accepts[kind] = _mask(o for o, one in enumerate(self.classes) if one in allowed)
+            found = self._accepts[kind] = _union(self._things, allowed)
         return found
 
     def goes(self, spot: int) -> tuple[str, ...]:
         """Return the commands that lead away from a spot, in alphabetical order."""
         found = self._goes.get(spot)
         if found is None:
-            found = self._goes[spot] = tuple(command for command, there in self.all_goes if there != spot)
+            if not self._all_goes:
+                names = [f"go to {name}" for name in self.instance.receptacles]
+                self._all_goes = sorted(zip(names, self.spots, strict=True))
+            found = self._goes[spot] = tuple([command for command, there in self._all_goes if there != spot])
         return found
+
+    def nested(self, outer: int) -> list[int]:
+        """Return the objects in a container."""
+        facts = self.instance.facts
+        return [] if facts is None else sorted(inner for inner, other in facts.nested if other == outer)
 
     def contents(self, state: State, receptacle: int) -> int:
         """Return the objects in a receptacle, seen or not."""
         return state.inside >> (receptacle * self.n) & self.row
+
+
+_APPLIANCES = (("heatable", "microwave"), ("coolable", "fridge"), ("cleanable", "sinkbasin"))
+_PLACING = frozenset({"move"})
+_DECIDING = {"light": frozenset({"go", "take", "use"})}
+_SETS = {
+    "pickupable": frozenset(words.OBJECTS) - words.LAMPS,
+    "isreceptacleobject": words.CONTAINERS,
+    "cleanable": words.CLEANABLE,
+    "heatable": words.HEATABLE,
+    "coolable": words.COOLABLE,
+    "toggleable": words.TOGGLEABLE,
+    "sliceable": words.SLICEABLE,
+}
+_TRAITS_OF = {kind: tuple(trait for trait, members in _SETS.items() if kind in members) for kind in words.OBJECTS}
 
 
 def _mask(places: Iterable[int]) -> int:
@@ -235,3 +245,22 @@ def _mask(places: Iterable[int]) -> int:
     for place in places:
         mask |= 1 << place
     return mask
+
+
+def _by_class(classes: tuple[str, ...]) -> dict[str, int]:
+    """Return the places of each class."""
+    found: dict[str, int] = {}
+    bit = 1
+    for kind in classes:
+        found[kind] = found.get(kind, 0) | bit
+        bit <<= 1
+    return found
+
+
+def _union(masks: dict[str, int], kinds: Collection[str]) -> int:
+    """Return the places of all of some classes."""
+    union = 0
+    for kind, mask in masks.items():
+        if kind in kinds:
+            union |= mask
+    return union

@@ -26,54 +26,86 @@ _new = tuple.__new__
 
 def admissible(game: Game, state: State) -> tuple[str, ...]:
     """Return the admissible commands in alphabetical order."""
-    at, held, opened = state.at, state.held, state.opened
-    names, rooms = game.names, game.instance.receptacles
-    first: list[str] = []
+    return _holding(game, state) if state.held >= 0 else _empty_handed(game, state)
+
+
+def _empty_handed(game: Game, state: State) -> tuple[str, ...]:
+    at, _, opened, inside = state[:4]
+    n, row, names, rooms, openable = game.n, game.row, game.names, game.instance.receptacles, game.openable
+    close: list[str] = []
     examine: list[str] = []
     opens: list[str] = []
-    moves: list[str] = []
     takes: list[str] = []
     uses: list[str] = []
-    last: list[str] = []
     for r in game.here[at]:
         room = rooms[r]
         examine.append(f"examine {room}")
-        shut = False
-        if game.openable >> r & 1:
-            shut = not opened >> r & 1
-            (opens if shut else first).append(f"{'open' if shut else 'close'} {room}")
-        there = state.inside >> (r * game.n) & game.row
+        there = inside >> (r * n) & row
         if there & game.lamps:
             uses += [f"use {names[o]}" for o in bits(there & game.lamps)]
-        if held >= 0:
-            if not shut and game.accepts(r) >> held & 1:
-                moves.append(f"move {names[held]} to {room}")
-        elif not shut and there:
-            takes += [f"take {names[o]} from {room}" for o in bits(there & game.movable)]
-    cleaned: tuple[str, ...] = ()
-    cooled: tuple[str, ...] = ()
-    heated: tuple[str, ...] = ()
-    if held >= 0:
-        examine.append(f"examine {names[held]}")
-        cleaned, cooled, heated = (_with(game, state, verb) for verb in ("clean", "cool", "heat"))
-        if game.knives >> held & 1:
-            lying = state.lies >> (at * game.n) & game.row & game.traits["sliceable"]
-            last = [f"slice {names[o]} with {names[held]}" for o in bits(lying)]
-    for group in (first, examine, opens, moves, last, takes, uses):
-        if len(group) > 1:
+        if openable >> r & 1:
+            if not opened >> r & 1:
+                opens.append(f"open {room}")
+                continue
+            close.append(f"close {room}")
+        there &= game.movable
+        while there:
+            low = there & -there
+            there ^= low
+            takes.append(f"take {names[low.bit_length() - 1]} from {room}")
+    if len(takes) > 1:
+        takes.sort()
+    if len(examine) > 1:
+        for group in (close, examine, opens):
             group.sort()
+    if uses:
+        uses = sorted(set(uses))
+    return (*close, *examine, *game.goes(at), "help", "inventory", "look", *opens, *takes, *uses)
+
+
+def _holding(game: Game, state: State) -> tuple[str, ...]:
+    at, held, opened, inside, lies = state[:5]
+    names, rooms, openable, here = game.names, game.instance.receptacles, game.openable, game.here[at]
+    name, n = names[held], game.n
+    close: list[str] = []
+    examine = [f"examine {name}"]
+    opens: list[str] = []
+    moves: list[str] = []
+    rest: list[str] = []
+    for r in here:
+        room = rooms[r]
+        examine.append(f"examine {room}")
+        if there := inside >> (r * n) & game.lamps:
+            rest += [f"use {names[o]}" for o in bits(there)]
+        if openable >> r & 1:
+            if not opened >> r & 1:
+                opens.append(f"open {room}")
+                continue
+            close.append(f"close {room}")
+        if game.accepts(r) >> held & 1:
+            moves.append(f"move {name} to {room}")
+    examine.sort()
+    if game.knives >> held & 1:
+        rest += [f"slice {names[o]} with {name}" for o in bits(lies >> (at * n) & game.traits["sliceable"])]
+    if rest:
+        rest = sorted(set(rest))
+    if len(here) > 1:
+        for group in (close, opens, moves):
+            group.sort()
+    if not game.serving >> at & 1:
+        return (*close, *examine, *game.goes(at), "help", "inventory", "look", *moves, *opens, *rest)
+    cleans, cools, heats = (_with(game, held, here, verb) for verb in ("clean", "cool", "heat"))
     return (
-        *cleaned, *first, *cooled, *examine, *game.goes(at), *heated, "help", "inventory", "look",
-        *moves, *opens, *last, *takes, *dict.fromkeys(uses),
+        *cleans, *close, *cools, *examine, *game.goes(at), *heats, "help", "inventory", "look", *moves, *opens, *rest,
     )  # fmt: skip
 
 
-def _with(game: Game, state: State, verb: str) -> tuple[str, ...]:
+def _with(game: Game, held: int, here: tuple[int, ...], verb: str) -> list[str]:
     trait = APPLIANCES[verb]
-    if not game.traits[trait] >> state.held & 1 or not game.role[trait]:
-        return ()
-    rooms = [game.instance.receptacles[r] for r in game.here[state.at] if game.role[trait] >> r & 1]
-    return tuple(sorted(f"{verb} {game.names[state.held]} with {room}" for room in rooms))
+    if not game.traits[trait] >> held & 1:
+        return []
+    rooms = [game.instance.receptacles[r] for r in here if game.role[trait] >> r & 1]
+    return sorted(f"{verb} {game.names[held]} with {room}" for room in rooms)
 
 
 def parse(game: Game, command: str) -> tuple[str, int, int] | None:
@@ -144,25 +176,27 @@ def _shut(game: Game, state: State, r: int) -> bool:
 
 
 def _taken(game: Game, state: State, o: int, r: int) -> State | None:
-    at, held, _, inside, lies, left = state[:6]
+    at, held, opened, inside, lies, left, hot, cool, clean, sliced, used, pending, seen = state
     n = game.n
-    if held >= 0 or game.spots[r] != at or not inside >> (r * n + o) & 1:
-        return None
-    if not game.movable >> o & 1 or _shut(game, state, r):
+    here = 1 << (r * n + o)
+    if held >= 0 or game.spots[r] != at or not inside & here or not game.movable >> o & 1 or _shut(game, state, r):
         return None
     if game.shared >> r & 1:
         left |= 1 << (o * len(game.spots) + r)
-    place = 1 << (at * n + o)
-    return state._replace(held=o, inside=inside ^ 1 << (r * n + o), lies=lies & ~place, left=left)
+    lies &= ~(1 << (at * n + o))
+    return _new(State, (at, o, opened, inside ^ here, lies, left, hot, cool, clean, sliced, used, pending, seen))
 
 
 def _moved(game: Game, state: State, o: int, r: int) -> State | None:
-    at, held, _, inside, lies, left = state[:6]
+    at, held, opened, inside, lies, left, hot, cool, clean, sliced, used, pending, seen = state
     if held != o or game.spots[r] != at or not game.accepts(r) >> o & 1 or _shut(game, state, r):
         return None
     n = game.n
-    left &= ~(1 << (o * len(game.spots) + r))
-    return state._replace(held=-1, inside=inside | 1 << (r * n + o), lies=lies | 1 << (at * n + o), left=left)
+    inside |= 1 << (r * n + o)
+    lies |= 1 << (at * n + o)
+    if left:
+        left &= ~(1 << (o * len(game.spots) + r))
+    return _new(State, (at, -1, opened, inside, lies, left, hot, cool, clean, sliced, used, pending, seen))
 
 
 def _sliced(game: Game, state: State, o: int, knife: int) -> State | None:

@@ -33,7 +33,7 @@ TEXT: Mapping[str, str] = MappingProxyType(
         "use": "You turn on the {o}.",
         "use sane": "The {o} is already on.",
         "slice": "You sliced the {o} with the {r}.",
-        "container": "This is a normal {o}. In it, you see nothing.",
+        "container": "This is a normal {o}. In it, you see {list}.",
         "state": "This is a {state} {o}.",
         "is on": "This {o} is on.",
         "plain": "There's nothing special about {o}.",
@@ -155,7 +155,7 @@ def _object(game: Game, state: State, o: int, sane: bool) -> str:
     container = game.container >> o & 1
     words = _condition(state, o, one_word=not sane)
     if container and not (sane and words):
-        return _SAY["container"](o=name)
+        return _SAY["container"](o=name, list=listed([game.names[inner] for inner in game.nested(o)]))
     if words:
         return _SAY["state"](state=words, o=name)
     if game.lamps >> o & 1 and state.used >> o & 1:

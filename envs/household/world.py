@@ -15,15 +15,18 @@ A transcript::
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields
+from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
 
 from peira.envs.core import BUCKETS, Env, Player
-from peira.envs.household import houses, native, planner, players, rules, sentences
+from peira.envs.household import houses, native, planner, players, reader, rules, sentences
 from peira.envs.household.instance import TASKS, Game, Instance, State
-from peira.envs.seeding import seed_of
+from peira.envs.seeding import digest
 from peira.envs.spec import WorldSpec
 from peira.envs.types import Step
 from peira.tools.errors import UsageError, unknown
@@ -72,6 +75,7 @@ class Household(Env[Instance]):
         put: bool = False,
         wording: Wording = "real",
         reading: Reading = "exact",
+        games: str = "",
     ) -> None:
         """Open the world.
 
@@ -83,9 +87,10 @@ class Household(Env[Instance]):
             put: whether ``put X in/on Y`` is understood as ``move X to Y``, as in older data.
             wording: ``real``, or ``sane`` where the real engine's text is plainly at fault.
             reading: ``exact``, or ``lenient``: ``> Go to shelf 1.`` and ``Action: go to shelf 1`` are understood.
+            games: a game file of ALFWorld's, or a folder with such files, to play instead of generated games.
 
         Raises:
-            UsageError: a value that is not among these.
+            UsageError: a value that is not among these, or no games there.
         """
         choices = (
             ("task", task, TaskName), ("actions", actions, Actions), ("wording", wording, Wording),
@@ -94,37 +99,68 @@ class Household(Env[Instance]):
         for kind, given, allowed in choices:
             if given not in get_args(allowed):
                 raise unknown(f"{kind} of world 'household'", given, get_args(allowed))
-        super().__init__(task=task, actions=actions, listed=listed, put=put, wording=wording, reading=reading)
+        super().__init__(
+            task=task, actions=actions, listed=listed, put=put, wording=wording, reading=reading, games=games
+        )
+        if games and not Path(games).exists():
+            reader.files_in(Path(games))
+        self._files: list[tuple[Path, str]] = []
         self._tasks = TASKS if task == "all" else (task,)
         self._expanded = actions == "expanded"
         self._listed, self._put, self._sane, self._lenient = listed, put, wording == "sane", reading == "lenient"
         self._known: Game | None = None
         self._prefix = ""
         self._listing: tuple[State | None, tuple[str, ...]] = (None, ())
+        self._keyed: tuple[State | None, str] = (None, "")
         if self._expanded:
             self.limit = _LONGEST_COMMAND * self.max_turns
 
     # ---- instances ----------------------------------------------------------------------------------------------
 
     def draw(self, rng: np.random.Generator, level: int, split: str) -> Instance:
-        """Draw a house and a task; ``houses`` has the sizes."""
+        """Draw a house and a task (``houses`` has the sizes), or one of the files, whatever the level."""
+        if self.params["games"]:
+            return self._drawn_file(rng, split)
         return houses.draw(rng, houses.LEVELS[level - 1], split, self._tasks)
+
+    def _drawn_file(self, rng: np.random.Generator, split: str) -> Instance:
+        given = self.params["games"]
+        self._files = self._files or reader.files_in(Path(given))
+        files = [(path, told) for path, told in self._files if told in ("", split)]
+        for at in rng.permutation(len(files)).tolist():
+            game = _read(*files[at])
+            self._check_names(game)
+            if game.task in self._tasks and self.bucket(game) == self.splits[split][0]:
+                return game
+        raise UsageError(
+            f"household: none of the {len(self._files)} games in {given!r} is of split {split!r} and of task "
+            f"{self.params['task']!r}; folders named {', '.join(reader.FOLDERS)} say where games belong, others are "
+            "dealt out by content"
+        )
+
+    def _check_names(self, game: Instance) -> None:
+        """Refuse a game that the expanded format has no actions for."""
+        if not self._expanded:
+            return
+        allowed = {action.name for action in native.NATIVE}
+        for name in (*game.receptacles, *game.objects):
+            if not set(name.split(" ")) <= allowed:
+                raise UsageError(
+                    f"household: {name!r} of a game file is no action of the expanded format; use actions=tags"
+                )
 
     @classmethod
     def bucket(cls, instance: Instance) -> int:
-        """Return a bucket of the split that the content belongs to: size first, then layout, then the wanted pair."""
-        split = ""
-        if houses.is_large(instance.receptacles):
-            split = "large"
-        elif houses.plan_is_new(instance.receptacles, instance.spots):
-            split = "plans"
-        elif houses.pair_is_new(instance.target, instance.place):
-            split = "pairs"
-        if split:
-            return cls.splits[split][0]
-        # Who is where decides; the form in which the goal is told does not.
-        names = "/".join((instance.task, instance.target, instance.place, *instance.receptacles, *instance.objects))
-        return seed_of("bucket", cls.name, names, *instance.spots, *instance.homes) % cls.splits["test"][1]
+        """Return the first bucket of the split that the content (or a game file's folder) belongs to."""
+        told = instance.facts.split if instance.facts is not None else ""
+        return cls.splits[told or houses.split_of(instance)][0]
+
+    @staticmethod
+    def fingerprint(instance: Instance) -> str:
+        """Return the content hash of an instance."""
+        facts = instance.facts
+        parts = [getattr(instance, field.name) for field in fields(instance)[:-1]]
+        return digest([*parts, None if facts is None else [getattr(facts, field.name) for field in fields(facts)]])
 
     def begin(self, instance: Instance) -> str:
         """Look around for the first time."""
@@ -143,16 +179,18 @@ class Household(Env[Instance]):
     def _carry_out(self, command: str) -> Step:
         game, state = self._game(), self.state
         words = rules.parse(game, command)
-        after = None if words is None else rules.perform(game, state, *words)
-        if words is None or after is None:
-            said = sentences.TEXT["nothing"]
-            # A game file's goal may hold before anything has been done; the real engine looks after each command.
-            return Step.win(said) if game.solved else Step.refuse(self._with_list(said))
-        self.state = after
-        said = sentences.tell(game, state, after, *words, sane=self._sane)
-        if (after is not state or game.solved) and rules.holds(game, after):
-            return Step.win(said)
-        return Step.go_on(self._with_list(said))
+        if words is not None:
+            verb, one, two = words
+            after = rules.perform(game, state, verb, one, two)
+            if after is not None:
+                self.state = after
+                said = sentences.tell(game, state, after, verb, one, two, self._sane)
+                if (verb in game.deciding or game.solved) and rules.holds(game, after):
+                    return Step.win(said)
+                return Step.go_on(self._with_list(said) if self._listed else said)
+        said = sentences.TEXT["nothing"]
+        # A game file's goal may hold before anything has been done; the real engine looks after each command.
+        return Step.win(said) if game.solved else Step.refuse(self._with_list(said))
 
     def _read(self, action: str) -> str:
         command = action.strip()
@@ -208,16 +246,22 @@ class Household(Env[Instance]):
 
     def state_key(self) -> str:
         """Return the key described above."""
+        known, key = self._keyed
+        if known is self.state:
+            return key
         game = self._game()
         if not self._prefix:
-            self._prefix = self.fingerprint(self._instance)
+            self._prefix = self.fingerprint(game.instance)
         at, held, opened, inside, lies, left, hot, cool, clean, sliced, used, pending, _ = self.state
-        key = (
-            f"{self._prefix} {at} {held} {opened:x} {inside:x} {left:x} {hot:x} {cool:x} {clean:x} {sliced:x} {used:x}"
-        )
+        key = f"{self._prefix} {at} {held} {opened:x} {inside:x}"
+        if hot or cool or clean or sliced or used or left:
+            key = f"{key} {hot:x} {cool:x} {clean:x} {sliced:x} {used:x} {left:x}"
         if not game.regular:
-            key = f"{key} {lies:x}"
-        return f"{key} {pending}" if pending else key
+            key = f"{key} at {lies:x}"
+        if pending:
+            key = f"{key} {pending}"
+        self._keyed = self.state, key
+        return key
 
     def legal(self) -> tuple[str, ...]:
         """Return the admissible commands as the real engine lists them, or the decisions possible now (expanded)."""
@@ -259,6 +303,9 @@ class Household(Env[Instance]):
             ways = [(one, *_planned(game, _after(game, state, one))) for one in begun]
             commands = min(ways, key=len)
         return tuple(word for command in commands for word in native.split(command))[len(chosen) :]
+
+
+_read = lru_cache(maxsize=256)(reader.read_game)
 
 
 def _after(game: Game, state: State, command: str) -> State:
