@@ -116,9 +116,12 @@ def parse(game: Game, command: str) -> tuple[str, int, int] | None:
     verb, _, rest = command.partition(" ")
     if not rest:
         return (verb, -1, -1) if command in _BARE else None
-    if verb == "go" or verb == "open" or verb == "close":
-        r = game.receptacles.get(rest[3:] if verb == "go" else rest, -1)
-        return None if r < 0 or (verb == "go" and not rest.startswith("to ")) else (verb, r, -1)
+    if verb == "go":
+        r = game.receptacles.get(rest[3:], -1)
+        return (verb, r, -1) if r >= 0 and rest.startswith("to ") else None
+    if verb == "open" or verb == "close":
+        r = game.receptacles.get(rest, -1)
+        return (verb, r, -1) if r >= 0 else None
     if verb == "examine":
         r, o = game.receptacles.get(rest, -1), game.objects.get(rest, -1)
         return (verb, r, o) if r >= 0 or o >= 0 else None

@@ -177,7 +177,9 @@ class Household(Env[Instance]):
         return self._carry_out(self._read(action))
 
     def _carry_out(self, command: str) -> Step:
-        game, state = self._game(), self.state
+        game, state = self._known, self.state
+        if game is None or game.instance is not self._instance:
+            game = self._game()
         words = rules.parse(game, command)
         if words is not None:
             verb, one, two = words
@@ -219,8 +221,10 @@ class Household(Env[Instance]):
         command = next((one for one in commands if native.split(one) == chosen), None)
         if command is None:
             self.state = state._replace(pending="|".join(chosen))
+            self._listing = self.state, commands
             return Step.go_on(native.LINKS.get(chosen[0], "") if len(chosen) == 3 else "")
         self.state = state._replace(pending="")
+        self._listing = self.state, commands
         step = self._carry_out(command)
         return step._replace(observation=f"\n{step.observation}\n")
 
@@ -240,7 +244,10 @@ class Household(Env[Instance]):
         """Return the admissible commands of the present state, worked out once per state."""
         state, commands = self._listing
         if state is not self.state:
-            commands = rules.admissible(self._game(), self.state)
+            game = self._known
+            if game is None or game.instance is not self._instance:
+                game = self._game()
+            commands = rules.admissible(game, self.state)
             self._listing = self.state, commands
         return commands
 
@@ -249,7 +256,9 @@ class Household(Env[Instance]):
         known, key = self._keyed
         if known is self.state:
             return key
-        game = self._game()
+        game = self._known
+        if game is None or game.instance is not self._instance:
+            game = self._game()
         if not self._prefix:
             self._prefix = self.fingerprint(game.instance)
         at, held, opened, inside, lies, left, hot, cool, clean, sliced, used, pending, _ = self.state

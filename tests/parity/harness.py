@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -17,12 +18,18 @@ from pathlib import Path
 import zstandard
 
 from peira.envs.household import Household, Instance
-from peira.envs.household.export import game_text
+from peira.envs.household.export import game_text, problem
+from peira.envs.household.reader import read_game
 from peira.envs.seeding import rng
 from peira.envs.spec import make
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from quirks import QUIRKS, rewritten  # noqa: E402
+
 GOLDEN = HERE / "golden" / "household.jsonl.zst"
+GOLDEN_QUIRKS = HERE / "golden" / "quirks.jsonl.zst"
 TASKS = ("place", "light", "clean", "heat", "cool", "two")
 WALKS = ("random", "oracle", "wrong", "busy")
 SPLITS = ("train", "test", "pairs", "plans")
@@ -56,6 +63,8 @@ class Real:
             stderr=subprocess.DEVNULL,
             text=True,
         )
+        self.seconds = 0.0
+        """Processor time that the last answer took."""
         self.domain, self.grammar = self.ask(do="rules")
 
     def ask(self, **order):
@@ -66,7 +75,8 @@ class Real:
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"the real engine died on {order}")
-        return json.loads(line)
+        answer, self.seconds = json.loads(line)
+        return answer
 
     def load(self, instance: Instance):
         return self.ask(do="load", game=game_text(instance, self.domain, self.grammar))
@@ -110,7 +120,11 @@ def choose(env: Household, walk: str, chance) -> str:
 def play(real: Real, env: Household, number: int, steps: int):
     """Play one game on both sides; return (rows of the real engine, differences)."""
     observation, info = reset(env, number)
-    theirs = real.load(env.instance)
+    return walked(real, env, observation, info, real.load(env.instance), number, steps)
+
+
+def walked(real: Real, env: Household, observation, info, theirs, number: int, steps: int):
+    """Walk on both sides from the start of a game that both have loaded."""
     rows, found = [[None, *theirs]], compare(number, None, [observation, list(info["legal"]), 0, False], theirs)
     walk, chance = WALKS[number // 6 % 4], rng("parity", number)
     while len(rows) <= steps and not rows[-1][4]:
@@ -124,6 +138,23 @@ def play(real: Real, env: Household, number: int, steps: int):
     return rows, found
 
 
+def play_quirk(real: Real, quirk: str, number: int, steps: int, folder: Path):
+    """Play a rewritten game file on both sides; return (text of the problem, goal, rows, differences)."""
+    env = opened(number)
+    reset(env, number)
+    instance = env.instance
+    plain = problem(instance)
+    text = game_text(instance, real.domain, real.grammar).replace(
+        json.dumps(plain)[1:-1], json.dumps(rewritten(plain, quirk))[1:-1]
+    )
+    path = folder / "game.tw-pddl"
+    path.write_text(text)
+    observation, info = env.reset(seed=0, options={"instance": read_game(path)})
+    theirs = real.ask(do="load", game=text)
+    rows, found = walked(real, env, observation, info, theirs, number + 18, steps)
+    return rewritten(plain, quirk), instance.goal, rows, found
+
+
 def compare(number, command, ours, theirs):
     """Return the differences of one step: observation, admissible commands, reward, done."""
     names = ("observation", "admissible", "reward", "done")
@@ -134,29 +165,65 @@ def compare(number, command, ours, theirs):
     ]
 
 
-def packed(env: Household, rows):
-    """Return a transcript as JSON data; admissible commands as changes from row to row."""
+def packed(rows):
+    """Return rows as JSON data; admissible commands as changes from row to row."""
     before: list[str] = []
     small = []
     for command, observation, legal, reward, done in rows:
         gone, come = sorted(set(before) - set(legal)), sorted(set(legal) - set(before))
         small.append([command, observation, gone, come, reward, done])
         before = legal
-    return {"instance": asdict(env.instance), "rows": small}
+    return small
+
+
+def unpacked(small):
+    """Return rows (command, observation, admissible, reward, done)."""
+    legal: set[str] = set()
+    rows = []
+    for command, observation, gone, come, reward, done in small:
+        legal = (legal - set(gone)) | set(come)
+        rows.append((command, observation, tuple(sorted(legal)), reward, done))
+    return rows
+
+
+def write(path: Path, records) -> None:
+    """Write records as compressed JSON lines."""
+    path.parent.mkdir(exist_ok=True)
+    lines = (json.dumps(record, separators=(",", ":")) for record in records)
+    path.write_bytes(zstandard.ZstdCompressor(level=19).compress("\n".join(lines).encode()))
+
+
+def read(path: Path):
+    """Return the records of a file that ``write`` made."""
+    return [
+        json.loads(line) for line in zstandard.ZstdDecompressor().decompress(path.read_bytes()).decode().splitlines()
+    ]
 
 
 def goldens():
-    """Yield the recorded transcripts: (instance, rows of command, observation, admissible, reward, done)."""
-    text = zstandard.ZstdDecompressor().decompress(GOLDEN.read_bytes()).decode()
-    for line in text.splitlines():
-        record = json.loads(line)
+    """Yield the recorded transcripts of generated games: (instance, rows)."""
+    for record in read(GOLDEN):
         fields = {key: tuple(value) if isinstance(value, list) else value for key, value in record["instance"].items()}
-        legal: set[str] = set()
-        rows = []
-        for command, observation, gone, come, reward, done in record["rows"]:
-            legal = (legal - set(gone)) | set(come)
-            rows.append((command, observation, tuple(sorted(legal)), reward, done))
-        yield Instance(**fields), rows
+        yield Instance(**fields), unpacked(record["rows"])
+
+
+def record_quirks(real: Real, path: Path) -> int:
+    """Play every quirk in some games of all types, and record them unless something differs."""
+    records, differences = [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        for at, quirk in enumerate(QUIRKS):
+            for number in (24 + at % 6, 24 + (at + 3) % 6):
+                try:
+                    text, goal, rows, found = play_quirk(real, quirk, number, 40, Path(folder))
+                except AssertionError as error:
+                    print(error)
+                    continue
+                print(quirk, number, len(rows), *found, sep="\n" if found else " ", flush=True)
+                differences += len(found)
+                records.append({"quirk": quirk, "problem": text, "goal": goal, "rows": packed(rows)})
+    if not differences:
+        write(path, records)
+    return differences
 
 
 def main() -> int:
@@ -166,13 +233,16 @@ def main() -> int:
     parser.add_argument("--games", type=int, default=500)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--record", type=Path)
+    parser.add_argument("--record-quirks", type=Path)
     given = parser.parse_args()
+    if given.record_quirks:
+        return int(record_quirks(Real(), given.record_quirks) > 0)
     real, records, differences, steps, begun = Real(), [], 0, 0, time.time()
     for number in range(given.first, given.first + given.games):
         env = opened(number)
         rows, found = play(real, env, number, given.steps)
         differences, steps = differences + len(found), steps + len(rows) - 1
-        records.append(json.dumps(packed(env, rows), separators=(",", ":")))
+        records.append({"instance": asdict(env.instance), "rows": packed(rows)})
         for one in found:
             print(one, flush=True)
         if number % 10 == 9:
@@ -182,8 +252,7 @@ def main() -> int:
     print(f"{given.games} games, {steps} steps, {differences} differences", flush=True)
     real.close()
     if given.record and not differences:
-        given.record.parent.mkdir(exist_ok=True)
-        given.record.write_bytes(zstandard.ZstdCompressor(level=19).compress("\n".join(records).encode()))
+        write(given.record, records)
     return int(differences > 0)
 
 

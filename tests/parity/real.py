@@ -7,6 +7,7 @@ imports nothing of peira.
 import json
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 
@@ -31,12 +32,15 @@ def row(state, reward, done):
 
 
 def serve():
-    """Answer orders until stdin ends: ``rules``, ``load`` (text of a game file), ``step`` (a command), ``plan``."""
+    """Answer orders until stdin ends: ``rules``, ``load`` (text of a game file), ``step`` (a command), ``plan``.
+
+    Each answer comes with the seconds of processor time that it took.
+    """
     out = sys.stdout
     sys.stdout = sys.stderr
     env = None
     for line in sys.stdin:
-        order = json.loads(line)
+        order, since = json.loads(line), time.process_time()
         if order["do"] == "rules":
             answer = rules()
         elif order["do"] == "load":
@@ -51,7 +55,7 @@ def serve():
             answer = state.replan(env.unwrapped._entity_infos)
         else:
             answer = row(*env.step(order["command"]))
-        out.write(json.dumps(answer) + "\n")
+        out.write(json.dumps([answer, time.process_time() - since]) + "\n")
         out.flush()
 
 
