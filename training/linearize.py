@@ -10,6 +10,7 @@ weight; every other tag is context.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,10 +39,12 @@ def linearize(credited: Credited, *, expert_weight: float = 0.0, first_member: i
     for member, (episode, credit) in enumerate(zip(credited.group.episodes, credited.weights, strict=True)):
         if member in credited.dropped:
             continue
-        weights = [
-            np.where(turn.tags == Tag.EXPERT, expert_weight, weight)
-            for turn, weight in zip(episode.turns, credit, strict=True)
-        ]
+        weights: Weights = credit
+        if expert_weight:
+            weights = [
+                np.where(turn.tags == int(Tag.EXPERT), expert_weight, weight)
+                for turn, weight in zip(episode.turns, credit, strict=True)
+            ]
         tags = (Tag.DECISION, Tag.EXPERT) if expert_weight else (Tag.DECISION,)
         samples += _rows(episode, weights, tags, first_member + member)
     return samples
@@ -62,83 +65,91 @@ def demonstration_samples(episodes: Sequence[Episode]) -> list[Sample]:
     """Return samples for likelihood training: weight 1 on every ``EXPERT`` id, everything else is context."""
     samples: list[Sample] = []
     for member, episode in enumerate(episodes):
-        weights = [(turn.tags == Tag.EXPERT).astype(np.float64) for turn in episode.turns]
+        weights = [(turn.tags == int(Tag.EXPERT)).astype(np.float64) for turn in episode.turns]
         samples += _rows(episode, weights, (Tag.EXPERT,), member)
     return samples
 
 
 @dataclass(slots=True)
 class _Row:
-    """A sequence while it grows."""
+    """A sequence while it grows: turns each of whose prompts begins with all that stood before."""
 
     ids: Ids
-    parts: list[tuple[NDArray[np.generic], ...]] = field(default_factory=list)
-    """Per turn: at, targets, logprobs, weights, tags, versions, turns, legal."""
-    sets: dict[Legal, int] = field(default_factory=dict)
+    turns: list[tuple[int, Turn, NDArray[np.float64]]] = field(default_factory=list)
+    """Index in the episode, the turn, its weights."""
 
-    def add(self, turn: Turn, index: int, weights: NDArray[np.float64], trained: NDArray[np.bool_]) -> None:
+    def add(self, index: int, turn: Turn, weights: NDArray[np.float64]) -> None:
         """Append a turn whose prompt begins with ``ids``."""
-        start = len(turn.prompt)
         self.ids = np.concatenate([turn.prompt, turn.written])
-        places = np.flatnonzero(trained)
-        if not len(places):
-            return
-        legal = -1 if turn.legal is None else self.sets.setdefault(turn.legal, len(self.sets))
-        done = turn.completion
-        self.parts.append(
-            (
-                start + turn.at[places],
-                done.ids[places],
-                _behaviour(turn, index, places),
-                weights[places],
-                turn.tags[places],
-                done.versions[places],
-                np.full(len(places), index),
-                np.full(len(places), legal),
-            )
-        )
+        self.turns.append((index, turn, weights))
 
-    def sample(self, episode: Episode, member: int) -> Sample:
-        """Freeze the row; it needs at least one part."""
-        at, targets, logprobs, weights, tags, versions, turns, legal = map(
-            np.concatenate, zip(*self.parts, strict=True)
-        )
+    def sample(self, episode: Episode, member: int, trained: Sequence[int]) -> Sample | None:
+        """Freeze the row; ``None`` when nothing in it is trained."""
+        numbers, turns, weights = zip(*self.turns, strict=True)
+        tags = _joined([turn.tags for turn in turns])
+        chosen = _among(tags, trained)
+        if not chosen.any():
+            return None
+        lengths = [len(turn.tags) for turn in turns]
+        local = np.repeat(np.arange(len(turns)), lengths)[chosen]
+        starts, indices = np.array([len(turn.prompt) for turn in turns]), np.array(numbers)
+        sets: dict[Legal, int] = {}
+        legal = np.full(len(turns), -1)
+        for k in np.flatnonzero(np.bincount(local, minlength=len(turns))).tolist():
+            allowed = turns[k].legal
+            if allowed is not None:
+                legal[k] = sets.setdefault(allowed, len(sets))
+        logprobs = _joined([turn.completion.logprobs for turn in turns])[chosen]
         return Sample(
             ids=self.ids.astype(np.int32),
-            at=at.astype(np.int32),
-            targets=targets.astype(np.int32),
-            logprobs=logprobs.astype(np.float32),
-            weights=weights.astype(np.float32),
-            tags=tags.astype(np.uint8),
-            versions=versions.astype(np.int32),
-            turns=turns.astype(np.int32),
-            legal=legal.astype(np.int32),
-            legal_sets=tuple(self.sets),
+            at=(starts[local] + _joined([turn.at for turn in turns])[chosen]).astype(np.int32),
+            targets=_joined([turn.completion.ids for turn in turns])[chosen].astype(np.int32),
+            logprobs=_behaviour(logprobs, tags[chosen], indices[local]).astype(np.float32),
+            weights=_joined(weights)[chosen].astype(np.float32),
+            tags=tags[chosen].astype(np.uint8),
+            versions=_joined([turn.completion.versions for turn in turns])[chosen].astype(np.int32),
+            turns=indices[local].astype(np.int32),
+            legal=legal[local].astype(np.int32),
+            legal_sets=tuple(sets),
             temperature=episode.temperature,
             group=episode.task.key,
             member=member,
         )
 
 
-def _behaviour(turn: Turn, index: int, places: NDArray[np.int64]) -> NDArray[np.float32]:
+def _joined(arrays: Sequence[NDArray[np.generic]]) -> NDArray[Any]:
+    return np.concatenate(arrays)
+
+
+def _among(tags: NDArray[np.uint8], wanted: Sequence[int]) -> NDArray[np.bool_]:
+    """Return where a tag is one of a few; plain numbers, since NumPy is slow to compare with enum members."""
+    found = np.equal(tags, int(wanted[0]))
+    for tag in wanted[1:]:
+        found |= np.equal(tags, int(tag))
+    return found
+
+
+def _behaviour(logprobs: NDArray[np.float32], tags: NDArray[np.uint8], turns: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return the sampler's log-probs of trained ids; a demonstrator has none, so its ids get 0."""
-    logprobs = np.where(turn.tags[places] == Tag.EXPERT, np.float32(0), turn.completion.logprobs[places])
-    if not np.isfinite(logprobs).all():
+    logprobs = np.where(tags == int(Tag.EXPERT), np.float32(0), logprobs)
+    unknown = np.flatnonzero(~np.isfinite(logprobs))
+    if len(unknown):
         raise UsageError(
-            f"turn {index} has a decision without a finite log-prob, so its probability under the sampler is unknown; "
-            "credit drops such episodes: linearize what credit returned"
+            f"turn {turns[unknown[0]]} has a decision without a finite log-prob, so its probability under the sampler "
+            "is unknown; credit drops such episodes: linearize what credit returned"
         )
     return logprobs
 
 
-def _rows(episode: Episode, weights: Weights, tags: tuple[Tag, ...], member: int) -> list[Sample]:
+def _rows(episode: Episode, weights: Weights, tags: Sequence[int], member: int) -> list[Sample]:
     """Cut one episode into samples; sequences in which nothing is trained are left out (credit counts them)."""
     rows: list[_Row] = []
     for index, (turn, weight) in enumerate(zip(episode.turns, weights, strict=True)):
         if not rows or not _extends(turn.prompt, rows[-1].ids):
             rows.append(_Row(turn.prompt))
-        rows[-1].add(turn, index, weight, np.isin(turn.tags, tags))
-    return [row.sample(episode, member) for row in rows if row.parts]
+        rows[-1].add(index, turn, weight)
+    samples = [row.sample(episode, member, tags) for row in rows]
+    return [sample for sample in samples if sample is not None]
 
 
 def _extends(prompt: Ids, seen: Ids) -> bool:

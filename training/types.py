@@ -41,11 +41,12 @@ class Credited:
         if any(weight.any() for member in self.dropped for weight in self.weights[member]):
             raise UsageError(f"task {self.group.task.key}: a weight stands on a member that is dropped")
         for episode, per_episode in zip(self.group.episodes, self.weights, strict=True):
-            for turn, weight in zip(episode.turns, per_episode, strict=True):
-                if not np.isfinite(weight).all():
-                    raise UsageError(f"credit of task {self.group.task.key} is not finite")
-                if weight[turn.tags != 0].any():
-                    raise UsageError(f"task {self.group.task.key}: a weight stands on an id that is not a decision")
+            weights = np.concatenate([np.empty(0), *per_episode])
+            tags = np.concatenate([np.empty(0, np.uint8), *(turn.tags for turn in episode.turns)])
+            if not np.isfinite(weights).all():
+                raise UsageError(f"credit of task {self.group.task.key} is not finite")
+            if weights[tags != 0].any():
+                raise UsageError(f"task {self.group.task.key}: a weight stands on an id that is not a decision")
 
 
 @dataclass(frozen=True, slots=True)

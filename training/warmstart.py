@@ -105,7 +105,7 @@ def warm_start(
         policy=None,
         likelihood=Likelihood(),
         aggregate=Aggregate(mode="tok"),
-        tokens=8192,
+        tokens=4096,
     )
     fit(Learner(model, None, terms, policy.vocab, settings.seed), episodes, settings, told)
     return save_policy(policy, model, out or path, overwrite=out is None)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Literal, Self, TypeVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from pydantic import Field, model_validator
 from peira.agents.types import Episode, Group
 from peira.tools.errors import UsageError
 from peira.training.credit.report import Member, report
-from peira.training.credit.returns import Returns, decisions, returns_of, unusable
+from peira.training.credit.returns import Returns, decisions, lengths, returns_of, unusable
 from peira.training.credit.statistics import Baseline, Deviation, baselines, deviation, rescaled
 from peira.training.settings import Settings
 from peira.training.types import Credited
@@ -141,9 +142,8 @@ def _judge(
     raw = np.array([turn.reward for turn in episode.turns], dtype=np.float64)
     rewards = raw if shaped is None else np.asarray(shaped, dtype=np.float64)
     reason = unusable(episode, rewards)
-    nothing = Returns(0.0, np.zeros(sum(int(mask.sum()) for mask in decisions(episode))))
     if reason:
-        return Member(episode, nothing, reason, counted=False, trained=False)
+        return Member(episode, _nothing(episode), reason, counted=False, trained=False)
     _check_score(episode, raw)
     cut = episode.end.truncated
     counted, trained = not (cut and settings.truncated == "drop"), not (cut and settings.truncated in ("mask", "drop"))
@@ -155,7 +155,7 @@ def _judge(
                 "a KL penalty at placement 'reward' has no such difference: place the KL at 'loss'"
             )
         gain = (0.0 if zeroed else episode.score) - episode.origin.score
-        return Member(episode, nothing, None, counted=False, trained=trained, gain=gain)
+        return Member(episode, _nothing(episode), None, counted=False, trained=trained, gain=gain)
     returns = returns_of(
         episode,
         np.zeros_like(rewards) if zeroed else rewards,
@@ -164,6 +164,10 @@ def _judge(
         to_go=settings.returns == "to_go",
     )
     return Member(episode, returns, None, counted=counted, trained=trained)
+
+
+def _nothing(episode: Episode) -> Returns:
+    return Returns(0.0, np.zeros(np.count_nonzero(decisions(episode))))
 
 
 def _check_score(episode: Episode, rewards: Array) -> None:
@@ -251,11 +255,8 @@ def _within_step(
 
 def _spread(episode: Episode, values: Array) -> tuple[Array, ...]:
     """Put [D] values back on the ids they belong to: [K][L], zero elsewhere."""
-    result, done = [], 0
-    for mask in decisions(episode):
-        weights = np.zeros(len(mask))
-        count = int(mask.sum())
-        weights[mask] = values[done : done + count]
-        done += count
-        result.append(weights)
-    return tuple(result)
+    mask = decisions(episode)
+    weights = np.zeros(len(mask))
+    weights[mask] = values
+    ends = list(accumulate(lengths(episode), initial=0))
+    return tuple(weights[start:end] for start, end in pairwise(ends))

@@ -64,8 +64,7 @@ def report(
         "counterfactual": sum(m.gain is not None for m in everyone),
         **{reason: sum(m.unusable == reason for m in everyone) for reason in UNUSABLE},
     }
-    weights = [w[mask] for c in credited for w, mask in _trained(c)]
-    per_decision = np.concatenate([np.empty(0), *weights])
+    per_decision = np.concatenate([np.empty(0), *(weights for c in credited for weights in _trained(c))])
     metrics["decisions"] = len(per_decision)
     means = {
         "score_mean": [score for m in everyone if (score := m.own_score) is not None],
@@ -78,8 +77,8 @@ def report(
     return metrics | {name: float(np.mean(values)) for name, values in means.items() if len(values)}
 
 
-def _trained(credited: Credited) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return (weights, decision mask) of every turn that is trained on."""
+def _trained(credited: Credited) -> list[np.ndarray]:
+    """Return the weights of the decisions of every episode that is trained on."""
     pairs = zip(credited.group.episodes, credited.weights, strict=True)
     kept = [(e, w) for i, (e, w) in enumerate(pairs) if i not in credited.dropped]
-    return [pair for episode, weights in kept for pair in zip(weights, decisions(episode), strict=True)]
+    return [np.concatenate([np.empty(0), *weights])[decisions(episode)] for episode, weights in kept]

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from peira.agents.types import Episode, Finish, Tag
 from peira.tools.errors import UsageError
 
-__all__ = ["Returns", "decisions", "discounted", "returns_of", "unusable"]
+__all__ = ["Returns", "decisions", "discounted", "lengths", "returns_of", "unusable"]
 
 Array = NDArray[np.float64]
+_DECISION = int(Tag.DECISION)
+"""A plain number: NumPy asks an enum member a dozen questions at every comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +31,15 @@ class Returns:
     """[D] of each decision, in the order they were made."""
 
 
-def decisions(episode: Episode) -> list[NDArray[np.bool_]]:
-    """Return [K][L]: which sampled ids are decisions of the policy."""
-    return [turn.tags == Tag.DECISION for turn in episode.turns]
+def decisions(episode: Episode) -> NDArray[np.bool_]:
+    """Return [sum L]: which sampled ids, one turn's behind the other's, are decisions of the policy."""
+    tags = np.concatenate([np.empty(0, np.uint8), *(turn.tags for turn in episode.turns)])
+    return np.equal(tags, _DECISION)
+
+
+def lengths(episode: Episode) -> list[int]:
+    """Return [K]: how many ids were sampled in each turn."""
+    return [len(turn.tags) for turn in episode.turns]
 
 
 def discounted(rewards: Array, gamma: float) -> Array:
@@ -55,8 +63,8 @@ def unusable(episode: Episode, rewards: Array) -> str | None:
         return "unscored"
     if any(turn.completion.finish is Finish.ABORT for turn in episode.turns):
         return "aborted"
-    chosen = zip(episode.turns, decisions(episode), strict=True)
-    if not all(np.isfinite(turn.completion.logprobs[mask]).all() for turn, mask in chosen):
+    logprobs = np.concatenate([np.empty(0, np.float32), *(turn.completion.logprobs for turn in episode.turns)])
+    if not np.isfinite(logprobs[decisions(episode)]).all():
         return "broken"
     return None
 
@@ -76,18 +84,20 @@ def returns_of(
     Raises:
         UsageError: the penalty of a decision is missing or not finite.
     """
-    masks = decisions(episode)
-    extra = [np.zeros(int(mask.sum())) for mask in masks]
+    mask = decisions(episode)
+    turn_of = np.repeat(np.arange(len(episode.turns)), lengths(episode))[mask]
+    extra = np.zeros(len(turn_of))
     if penalties is not None:
-        extra = [np.asarray(p, dtype=np.float64)[mask] for p, mask in zip(penalties, masks, strict=True)]
-    if not all(np.isfinite(values).all() for values in extra):
+        extra = np.concatenate([np.empty(0), *penalties])[mask]
+    if not np.isfinite(extra).all():
         raise UsageError(f"a penalty on a decision of task {episode.task.key} is not finite")
-    steps = np.array([reward + values.sum() for reward, values in zip(rewards, extra, strict=True)])
+    steps = rewards + np.bincount(turn_of, weights=extra, minlength=len(rewards))
     following = np.append(discounted(steps, gamma), 0.0)
     if not to_go:
-        return Returns(float(following[0]), np.full(sum(map(len, extra)), following[0]))
-    pieces = [
-        reward + gamma * following[k + 1] + np.cumsum(values[::-1])[::-1]
-        for k, (reward, values) in enumerate(zip(rewards, extra, strict=True))
-    ]
-    return Returns(float(following[0]), np.concatenate([np.empty(0), *pieces]))
+        return Returns(float(following[0]), np.full(len(turn_of), following[0]))
+    own = np.zeros(len(turn_of))
+    if penalties is not None:
+        # Within its turn, a decision also gets the penalties of those behind it.
+        parts = np.split(extra, np.flatnonzero(np.diff(turn_of)) + 1)
+        own = np.concatenate([np.cumsum(part[::-1])[::-1] for part in parts])
+    return Returns(float(following[0]), (rewards + gamma * following[1:])[turn_of] + own)
