@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from peira.tools.errors import UsageError
 from peira.training.settings import Settings
 
-__all__ = ["Constant", "Control", "Cosine", "Gate", "Linear", "Schedule", "State", "Steps", "Warmup"]
+__all__ = ["Constant", "Control", "Cosine", "Gate", "Linear", "Plan", "Schedule", "State", "Steps", "Warmup"]
 
 State = Mapping[str, float]
 """What a gate remembers: plain JSON numbers."""
@@ -62,6 +62,10 @@ class Constant(Schedule):
         """Return the value."""
         return self.value
 
+    def extremes(self) -> tuple[float, float]:
+        """Return the value, twice."""
+        return self.value, self.value
+
 
 class Linear(Schedule):
     """From ``start`` at step 0 in a straight line to ``end`` at step ``steps``, and ``end`` ever after."""
@@ -74,6 +78,10 @@ class Linear(Schedule):
     def at(self, step: int, state: State = NO_STATE) -> float:
         """Return the point on the line."""
         return self.start + (self.end - self.start) * min(step / self.steps, 1.0)
+
+    def extremes(self) -> tuple[float, float]:
+        """Return where it begins and ends."""
+        return self.start, self.end
 
 
 class Cosine(Schedule):
@@ -88,6 +96,10 @@ class Cosine(Schedule):
         """Return the point on the wave."""
         height = (1 + math.cos(math.pi * min(step / self.steps, 1.0))) / 2
         return self.end + (self.start - self.end) * height
+
+    def extremes(self) -> tuple[float, float]:
+        """Return where it begins and ends."""
+        return self.start, self.end
 
 
 class Steps(Schedule):
@@ -108,6 +120,10 @@ class Steps(Schedule):
     def at(self, step: int, state: State = NO_STATE) -> float:
         """Return the value of the stair the step is on."""
         return self.values[sum(step >= boundary for boundary in self.boundaries)]
+
+    def extremes(self) -> tuple[float, float]:
+        """Return the least and the greatest value."""
+        return min(self.values), max(self.values)
 
 
 class Warmup(Schedule):
@@ -167,6 +183,12 @@ def _number_is_constant(value: Any) -> Any:
         else value
     )
 
+
+Plan = Annotated[
+    Annotated[Constant | Linear | Cosine | Steps, Field(discriminator="kind")],
+    BeforeValidator(_number_is_constant),
+]
+"""The type of a field that holds a schedule which looks at nothing but the step; it also takes a plain number."""
 
 Control = Annotated[
     Annotated[Constant | Linear | Cosine | Steps | Warmup | Gate, Field(discriminator="kind")],

@@ -122,6 +122,7 @@ class Learner:
         )
 
     def _learn(self, samples: Sequence[Sample], terms: LearnerSettings) -> Update:
+        terms = terms.at(self.updates)
         kept, counts = drop_unusable(samples)
         counts["flat_group_share"] = _flat_groups(kept)
         reason = _nothing_to_learn(kept, terms)

@@ -123,7 +123,7 @@ def _joined(arrays: Sequence[NDArray[np.generic]]) -> NDArray[Any]:
 
 def _among(tags: NDArray[np.uint8], wanted: Sequence[int]) -> NDArray[np.bool_]:
     """Return where a tag is one of a few; plain numbers, since NumPy is slow to compare with enum members."""
-    found = np.equal(tags, int(wanted[0]))
+    found: NDArray[np.bool_] = np.equal(tags, int(wanted[0]))
     for tag in wanted[1:]:
         found |= np.equal(tags, int(tag))
     return found

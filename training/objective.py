@@ -50,9 +50,15 @@ class Objective(Settings):
             raise ValueError("'skip_flat' would hide flat episodes from the divergence and entropy terms: turn one off")
         return self
 
+    def at(self, update: int) -> Self:
+        """Return the objective of one update: what is scheduled is replaced by its value."""
+        return self if self.entropy is None else self.model_copy(update={"entropy": self.entropy.at(update)})
+
 
 def is_on(term: Divergence | EntropyBonus | Likelihood | None) -> bool:
     """Whether a term takes part; with coefficient 0 it must be as if it were not there."""
+    if isinstance(term, EntropyBonus):
+        return term.used
     return term is not None and term.coefficient > 0
 
 
@@ -123,8 +129,8 @@ def _sampled_losses(
         plain = decided.plain[pick]
         term = divergence(decided.vocab_logprobs[pick], piece.reference[pick], plain, terms.divergence)
         losses = losses + terms.divergence.coefficient * _take(term, log).losses
-    if terms.entropy is not None and terms.entropy.coefficient > 0:
-        losses = losses + terms.entropy.coefficient * entropy_bonus(decided.entropy[pick]).losses
+    if terms.entropy is not None and is_on(terms.entropy):
+        losses = losses + terms.entropy.coefficient.at(0) * entropy_bonus(decided.entropy[pick]).losses
     log.values["entropy"].append(decided.entropy[pick].detach())
     if fresh:
         log.mismatch.append((old - behaviour).abs())

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PEIRA = [sys.executable, "-m", "peira.training.cli"]
+PEIRA = [sys.executable, "-m", "peira"]
 WORLD = "sorting"
 
 

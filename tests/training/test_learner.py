@@ -184,6 +184,18 @@ def test_learning_rate_follows_its_schedule(models, batch):
     assert [one.update(batch).metrics["lr"] for _ in range(3)] == pytest.approx([1e-3, 7.5e-4, 5e-4])
 
 
+def test_entropy_bonus_follows_its_schedule(models, batch):
+    falling = {"kind": "linear", "start": 0.2, "end": 0.0, "steps": 2}
+    planned = learner(models, entropy={"coefficient": falling})
+    for value in (0.2, 0.1, 0.0, 0.0):
+        fixed = learner(models, entropy={"coefficient": value})
+        fixed.restore(planned.state())
+        assert planned.update(batch).loss == fixed.update(batch).loss
+        assert torch.equal(flat(planned), flat(fixed))
+    with pytest.raises(ValueError, match="must not be negative"):
+        learner(models, entropy={"coefficient": {**falling, "end": -0.1}})
+
+
 def test_weight_decay_leaves_norms_alone(models):
     groups = learner(models, weight_decay=0.1)._optimizer.param_groups
     assert [group["weight_decay"] for group in groups] == [0.1, 0.0]
@@ -198,6 +210,7 @@ def test_weight_decay_leaves_norms_alone(models):
     [
         {"divergence": {"coefficient": 0.0}},
         {"entropy": {"coefficient": 0.0}},
+        {"entropy": {"coefficient": {"kind": "linear", "start": 0.0, "end": 0.0, "steps": 3}}},
         {"policy": {"dual_clip": 1e9}},
         {"skip_flat": True},
         {"tokens": 10_000},

@@ -34,7 +34,8 @@ class Returns:
 def decisions(episode: Episode) -> NDArray[np.bool_]:
     """Return [sum L]: which sampled ids, one turn's behind the other's, are decisions of the policy."""
     tags = np.concatenate([np.empty(0, np.uint8), *(turn.tags for turn in episode.turns)])
-    return np.equal(tags, _DECISION)
+    mask: NDArray[np.bool_] = np.equal(tags, _DECISION)
+    return mask
 
 
 def lengths(episode: Episode) -> list[int]:
