@@ -30,9 +30,9 @@ NETWORKS = {
 }
 """Comparator networks of least size by number of items (Knuth, TAOCP 3, 5.3.4)."""
 
-_NOISE = 0.1
+_NOISE = 0.2
 """Chance of another item than the one that was meant, at each of the two items of a comparison."""
-_HASTE = 0.04
+_HASTE = 0.02
 """Chance to end instead of comparing once more."""
 
 
@@ -72,8 +72,10 @@ def _strayed(state: State, verb: str, meant: list[str], rng: np.random.Generator
     if not chosen:
         first = sequence[int(rng.integers(len(sequence) - 1))]
     at = sequence.index(first)
-    others = sequence[at + 1 :] or sequence[:at]
-    return f"{verb} {first} {others[int(rng.integers(len(others)))]}"
+    others = sequence[at + 1 :] or sequence[:at][::-1]
+    # Most often it has only lost its place and goes on from there with neighbours.
+    pick = int(rng.integers(len(others))) if rng.random() < _NOISE else 0
+    return f"{verb} {first} {others[pick]}"
 
 
 def network(env: Env[Any], rng: np.random.Generator) -> str:
