@@ -106,15 +106,35 @@ def choose(env: Household, walk: str, chance) -> str:
         return env.oracle()[0]
     if walk == "wrong" and chance.random() < 0.5:
         return WRONG[int(chance.integers(len(WRONG)))]
-    if walk == "busy" and chance.random() < 0.5:
-        legal = [one for one in legal if one.startswith(RARE)] or legal
+    if walk == "busy" and chance.random() < 0.6:
+        rare = [one for one in legal if one.startswith(RARE)]
+        return pick(env, rare or errands(env) or legal, chance)
     if walk != "random" and chance.random() < 0.7:
         legal = [one for one in legal if one.split()[0] not in ("go", "look", "help", "inventory")] or legal
-    for at in chance.permutation(len(legal)).tolist():
-        twin = env.fork()
-        if walk == "oracle" or not twin.step(legal[at])[2]:
-            return legal[at]
+    return legal[int(chance.integers(len(legal)))] if walk == "oracle" else pick(env, legal, chance)
+
+
+def pick(env: Household, commands, chance) -> str:
+    """Return one of some commands that does not end the game."""
+    for at in chance.permutation(len(commands)).tolist():
+        if not env.fork().step(commands[at])[2]:
+            return commands[at]
     return "look"
+
+
+def errands(env: Household) -> list[str]:
+    """Return the ways to where something seldom done can be done: slice, heat, cool, clean, switch on, take a knife."""
+    instance, state = env.instance, env.state
+    held = "" if state.held < 0 else instance.objects[state.held]
+    ends = {"slice"} if held.startswith(("knife", "butterknife")) else {"use", "heat", "cool", "clean", "take knife"}
+    found = []
+    for command in env.legal():
+        if command.startswith(("go to", "open")):
+            twin = env.fork()
+            twin.step(command)
+            if any(one.startswith(tuple(ends)) for one in twin.legal()):
+                found.append(command)
+    return found
 
 
 def play(real: Real, env: Household, number: int, steps: int):
@@ -246,9 +266,10 @@ def main() -> int:
         for one in found:
             print(one, flush=True)
         if number % 10 == 9:
-            print(
-                f"{number + 1} games, {steps} steps, {differences} differences, {time.time() - begun:.0f} s", flush=True
-            )
+            spent = time.time() - begun
+            print(f"{number + 1} games, {steps} steps, {differences} differences, {spent:.0f} s", flush=True)
+            if given.record and not differences:
+                write(given.record, records)
     print(f"{given.games} games, {steps} steps, {differences} differences", flush=True)
     real.close()
     if given.record and not differences:
