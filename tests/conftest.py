@@ -6,6 +6,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no fault: what a test finds must not depend on how long it took.
+settings.register_profile("peira", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("peira")
 
 
 def _load(name: str) -> ModuleType:
@@ -37,3 +42,16 @@ def models() -> ModuleType:
 def stage() -> ModuleType:
     """A world that does what the test tells it (``tests/support/stage.py``)."""
     return _load("stage")
+
+
+@pytest.fixture(scope="session")
+def templates() -> ModuleType:
+    """Small chat templates of well-known shapes, with a tokenizer (``tests/support/templates.py``)."""
+    pytest.importorskip("transformers")
+    return _load("templates")
+
+
+@pytest.fixture(scope="session")
+def servers() -> ModuleType:
+    """A loopback HTTP server that misbehaves on demand (``tests/support/server.py``)."""
+    return _load("server")

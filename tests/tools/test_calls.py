@@ -1,13 +1,16 @@
 """Parsing never raises, never guesses, and stays fast, whatever a model writes."""
 
+import importlib.util
 import json
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from peira.tools.calls import (
+    FORMATS,
     Call,
     Stream,
     action_of,
@@ -16,42 +19,15 @@ from peira.tools.calls import (
     parse,
     split_reasoning,
     tagged_answer,
+    write,
 )
 from peira.tools.errors import UsageError
 
 VERBS = ("compare", "swap", "done", "answer")
-SHARDS = [
-    *(
-        "<think>",
-        "</think>",
-        "<tool_call>",
-        "</tool_call>",
-        "<compare>",
-        "</compare>",
-        "<answer>",
-        "</answer>",
-        "<done/>",
-    ),
-    *(
-        '{"name":"f","arguments":{}}',
-        '{"name":"f"',
-        '"',
-        "\\",
-        "{",
-        "}",
-        "[",
-        "]",
-        "(",
-        ")",
-        "f(x=1)",
-        "'",
-        "=",
-        ",",
-        ":",
-    ),
-    *("\\boxed{", "####", " ", "\n", "A B", "é", "\x00", "\ud800", "1e999", "<", ">", "</"),
-]
-text = st.one_of(st.text(max_size=80), st.lists(st.sampled_from(SHARDS), max_size=25).map("".join))
+_spec = importlib.util.spec_from_file_location("fuzz_calls", Path(__file__).parents[1] / "fuzz" / "fuzz_calls.py")
+fuzz = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(fuzz)
+text = st.one_of(st.text(max_size=80), st.lists(st.sampled_from(fuzz.SHARDS), max_size=25).map("".join))
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**12), 10**12) | st.text(max_size=20),
     lambda c: st.lists(c, max_size=3) | st.dictionaries(st.text(max_size=8), c, max_size=3),
@@ -61,7 +37,7 @@ json_values = st.recursive(
 
 @given(text, st.booleans(), st.booleans())
 def test_no_text_raises(said, cut_off, opened):
-    for form in ("hermes", "tags", "pythonic"):
+    for form in FORMATS:
         parsed = parse(said, form, verbs=VERBS, cut_off=cut_off, opened=opened)
         assert not (cut_off and parsed.calls)
         assert len(parsed.items) == len(parsed.calls) + len(parsed.problems)
@@ -76,7 +52,7 @@ def test_no_text_raises(said, cut_off, opened):
 @given(text, st.data())
 def test_a_stream_equals_the_whole(said, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=4)))
-    for form in ("hermes", "tags", "pythonic"):
+    for form in FORMATS:
         stream = Stream()
         for low, high in zip([0, *cuts], [*cuts, len(said)], strict=True):
             stream.feed(said[low:high])
@@ -110,12 +86,117 @@ def test_python_reprs_come_back_as_they_were(arguments):
     assert found == Call("f", arguments, None, 1)
 
 
+names = st.from_regex(r"[a-z_]{1,8}", fullmatch=True)
+keys = st.from_regex(r"[a-z]{1,6}", fullmatch=True)
+hostile = st.lists(st.sampled_from(fuzz.SHARDS), max_size=6).map("".join)
+any_value = st.one_of(json_values, hostile)
+
+
+@pytest.mark.parametrize("form", ["hermes", "llama3", "mistral", "pythonic", "react"])
+@given(st.lists(st.tuples(names, st.dictionaries(keys, any_value, max_size=3)), min_size=1, max_size=3))
+def test_what_is_written_is_read_again(form, made):
+    calls = [Call(name, arguments) for name, arguments in made[: 1 if form == "react" else None]]
+    parsed = parse(write(calls, form), form)
+    assert [(c.name, c.arguments) for c in parsed.calls] == [(c.name, c.arguments) for c in calls]
+    assert parsed.problems == ()
+    assert parsed.text == ""
+
+
+@given(st.lists(st.tuples(names, st.dictionaries(keys, any_value, max_size=3)), min_size=1, max_size=3))
+def test_a_format_of_plain_text_gives_texts_back_or_refuses_to_write(made):
+    calls = [Call(name, arguments) for name, arguments in made]
+    try:
+        said = write(calls, "qwen_coder")
+    except UsageError:  # a value holds what would end it: there is no way to say it
+        assert "=" in repr(made) or "think" in repr(made).lower()
+        return
+    for sent, got in zip(calls, parse(said, "qwen_coder").calls, strict=True):
+        assert got.name == sent.name
+        for key, value in sent.arguments.items():
+            assert got.arguments[key] == (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+@pytest.mark.parametrize(
+    ("form", "call", "said"),
+    [
+        (
+            "hermes",
+            Call("f", {"x": [1]}, "id7"),
+            '<tool_call>\n{"id": "id7", "name": "f", "arguments": {"x": [1]}}\n</tool_call>',
+        ),
+        ("llama3", Call("f", {"x": "é"}), '{"name": "f", "parameters": {"x": "é"}}'),
+        ("mistral", Call("f", {"x": 1}), '[TOOL_CALLS][{"name": "f", "arguments": {"x": 1}}]'),
+        ("pythonic", Call("f", {"x": "a'b", "y": None}), '[f(x="a\'b", y=None)]'),
+        ("react", Call("f", {"x": 1}), 'Action: f\nAction Input: {"x": 1}'),
+        ("tags", Call("f", {"text": "A B"}), "<f>A B</f>"),
+        (
+            "qwen_coder",
+            Call("f", {"x": "a\nb", "y": {"z": 1}}),
+            '<tool_call>\n<function=f>\n<parameter=x>\na\nb\n</parameter>\n<parameter=y>\n{"z": 1}\n</parameter>\n'
+            "</function>\n</tool_call>",
+        ),
+    ],
+)
+def test_how_each_format_writes(form, call, said):
+    assert write([call], form) == said
+    assert write([], form) == ""
+
+
+@pytest.mark.parametrize(
+    ("form", "calls"),
+    [
+        ("hermes", [Call("f", {"x": float("nan")})]),
+        ("hermes", [Call("", {})]),
+        ("llama3", [Call("f", {"x": object()})]),
+        ("pythonic", [Call("f", {}, "id7")]),
+        ("pythonic", [Call("f", {"not a name": 1})]),
+        ("react", [Call("f", {}), Call("g", {})]),
+        ("react", [Call("two words", {})]),
+        ("tags", [Call("f", {"text": "</f>"})]),
+        ("tags", [Call("f", {"q": "x"})]),
+        ("tags", [Call("f", {"text": " edge "})]),
+        ("qwen_coder", [Call("f", {"x": "</parameter></function></tool_call>"})]),
+        ("qwen_coder", [Call("f", {"x": "<parameter=y>"})]),
+    ],
+)
+def test_what_a_format_cannot_say_is_refused(form, calls):
+    with pytest.raises(UsageError, match="cannot be written"):
+        write(calls, form)
+
+
+def test_the_fuzzer_finds_nothing():
+    done, trips = fuzz.run(seed=1, start=0, texts=300, seconds=None)
+    assert done == 300
+    assert trips > 300
+
+
+def _raises(text, *given, **options):
+    if "<|python_tag|>" in text:
+        raise RecursionError
+    return parse(text, *given, **options)
+
+
+def _forgets_cut_off(text, form="hermes", **options):
+    return parse(text, form, **{**options, "cut_off": False})
+
+
+def _drops_arguments(text, form="hermes", **options):
+    parsed = parse(text, form, **options)
+    return type(parsed)(parsed.reasoning, parsed.text, tuple(Call(c.name, {}, c.id, c.at) for c in parsed.calls), ())
+
+
+@pytest.mark.parametrize("planted", [_raises, _forgets_cut_off, _drops_arguments])
+def test_the_fuzzer_finds_what_is_planted(planted):
+    with pytest.raises(AssertionError, match="seed 1, text"):
+        fuzz.run(seed=1, start=0, texts=300, seconds=None, parser=planted)
+
+
 @given(text)
 def test_reasoning_and_the_rest_cover_the_message(said):
     split = split_reasoning(said)
     assert all(low < high for low, high in split.spans)
     assert list(split.spans) == sorted(split.spans)
-    if "think" not in said:
+    if "think" not in said and "THINK" not in said:
         assert (split.reasoning, split.rest(said), split.problem) == ("", said, None)
 
 
@@ -136,12 +217,29 @@ def test_reasoning_and_the_rest_cover_the_message(said):
         "[f(x=" + "'" + "\\'" * 200_000,
         "[" + " " * 500_000,
         "[f(" + "a=1," * 50_000,
+        "[f(x=" * 50_000 + "<think>",
+        "[TOOL_CALLS]" * 50_000,
+        '[TOOL_CALLS][{"' * 50_000,
+        "[TOOL_CALLS]f[ARGS]{" * 30_000 + "<think>",
+        '[TOOL_CALLS]f[ARGS]{"a":1}' * 20_000,
+        '{"name":' * 50_000,
+        '{"name":"f","parameters":{}};' * 20_000,
+        '{ "' * 100_000 + "<think>",
+        "<|python_tag|>" * 50_000 + "<think>",
+        "Action: f\n" * 50_000,
+        'Action Input: {"' * 50_000,
+        'Action: f\nAction Input: {"a\n' * 20_000 + "<think>",
+        "<tool_call><function=f><parameter=x>" * 20_000,
+        "<tool_call><function=f>" + "<parameter=x>1</parameter>" * 20_000,
+        "<tool_call><function=f></function></tool_call>" * 20_000,
+        "<tool_call><function=f><parameter=x>" + "</parameter>" * 50_000,
+        "<tool_call><function=f><parameter=x>" + ("</parameter>" + " " * 900) * 500,
     ],
     ids=lambda said: said[:16],
 )
 def test_no_text_takes_long(said):
     began = time.process_time()
-    for form in ("hermes", "tags", "pythonic"):
+    for form in FORMATS:
         parse(said, form, verbs=VERBS)
     action_of(said, VERBS)
     boxed_answer(said)

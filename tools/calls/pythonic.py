@@ -1,17 +1,21 @@
 """Python-style calls: the whole message is a list, ``[note(text='a, b', n=2), web-search(q="x")]``.
 
-Read by an own small parser: names with dots and dashes, keyword arguments only, values that are strings, numbers,
+Read by a small parser: names with dots and dashes, keyword arguments only, values that are strings, numbers,
 lists, tuples, dicts, and true / false / none in either spelling. Nothing is ever handed to Python.
 """
 
 import re
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
-from peira.tools.calls.types import Call, Problem
+from peira.tools.calls.types import Call, Format, Item, Problem
+from peira.tools.calls.values import write_json
 
-__all__ = ["pythonic_calls"]
+__all__ = ["FORMAT"]
 
+_EXAMPLE = "Write [name(key=value), ...] and nothing else."
+_OPENER = r"\[\s{0,100}[A-Za-z_][\w.-]{0,100}\s{0,4}\("
 _START = re.compile(r"\s{0,100}\[\s{0,100}[A-Za-z_][\w.-]{0,100}\s{0,4}\(")
 _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
@@ -28,23 +32,52 @@ _MAX_DEPTH = 50
 _MAX_DIGITS = 400
 
 
-def pythonic_calls(text: str) -> tuple[str, list[Call | Problem]]:
-    """Return the text that is no call (all of it, or nothing), and the calls, or the one problem."""
+def _calls(text: str, verbs: tuple[str, ...]) -> tuple[str, list[Item]]:
+    del verbs
     if not _START.match(text):
         return text, []
+    before = len(text) - len(text.lstrip())
     try:
-        return "", list(_Reader(text.strip()).calls())
+        reader = _Reader(text.strip())
+        found = reader.calls()
+        if reader.at < len(reader.text):
+            raise ValueError(f"text follows the list at character {reader.at}")
     except ValueError as error:
-        example = "Write [name(key=value), ...] and nothing else."
-        return "", [Problem("bad_syntax", f"The calls could not be read and none was run: {error}. {example}")]
+        said = f"The calls could not be read and none was run: {error}. {_EXAMPLE}"
+        return "", [Problem("bad_syntax", said, before)]
+    return "", [call.shifted(before) for call in found]
+
+
+def _unit(text: str, at: int) -> int | None:
+    reader = _Reader(text, at)
+    try:
+        reader.calls()
+    except ValueError:
+        return None
+    return reader.at
+
+
+def _write(calls: Sequence[Call]) -> str:
+    return f"[{', '.join(map(_written, calls))}]" if calls else ""
+
+
+def _written(call: Call) -> str:
+    if call.id is not None:
+        raise ValueError("the format has no place for an id")
+    return f"{call.name}({', '.join(f'{key}={_literal(value)}' for key, value in call.arguments.items())})"
+
+
+def _literal(value: Any) -> str:
+    write_json(value)  # what is not JSON has no literal here either
+    return repr(value)
 
 
 class _Reader:
     """Recursive descent over the text; every error is a ``ValueError`` that names the place."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, at: int = 0) -> None:
         self.text = text
-        self.at = 0
+        self.at = at
 
     def calls(self) -> list[Call]:
         self.need("[")
@@ -52,8 +85,6 @@ class _Reader:
         while self.take(","):
             found.append(self.call())
         self.need("]")
-        if self.at < len(self.text):
-            raise ValueError(f"text follows the list at character {self.at}")
         return found
 
     def call(self) -> Call:
@@ -165,3 +196,6 @@ def _unescape(match: re.Match[str]) -> str:
     if code:
         return chr(int(code, 16))
     return _ESCAPES.get(match[4], match[4] if match[4] in "\\'\"" else match.group())
+
+
+FORMAT = Format("pythonic", _EXAMPLE, _calls, _write, opener=_OPENER, unit=_unit, whole=True)

@@ -11,14 +11,14 @@ Which tag counts, when a message holds several:
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from peira.tools.calls.reasoning import split_reasoning
-from peira.tools.calls.types import CUT_OFF, Call, Problem
+from peira.tools.calls.types import CUT_OFF, Call, Format, Item, Problem
 
-__all__ = ["ANSWER", "ActionParse", "Tagged", "action_of", "complete_tags", "tag_calls"]
+__all__ = ["ANSWER", "FORMAT", "ActionParse", "Tagged", "action_of", "complete_tags"]
 
 ANSWER = "answer"
 """The verb whose last occurrence counts."""
@@ -113,11 +113,11 @@ def _answered(tag: Tagged, low: int, reasoning: str) -> ActionParse:
     return ActionParse(f"{tag.verb} {tag.body}", None, reasoning, None, low + tag.end)
 
 
-def tag_calls(text: str, verbs: tuple[str, ...]) -> tuple[str, list[Call | Problem]]:
+def _calls(text: str, verbs: tuple[str, ...]) -> tuple[str, list[Item]]:
     """Return the text without its tags, and *every* complete tag as a call whose argument ``text`` is its body."""
     if not verbs:
         return text, []
-    found: list[Call | Problem] = []
+    found: list[Item] = []
     kept: list[str] = []
     at = 0
     for tag in [*sorted(complete_tags(text, verbs), key=lambda tag: tag.start), Tagged("", "", len(text), len(text))]:
@@ -132,3 +132,10 @@ def tag_calls(text: str, verbs: tuple[str, ...]) -> tuple[str, list[Call | Probl
             found.append(Call(tag.verb, {"text": tag.body}, None, tag.start))
         at = tag.end
     return "".join(kept), found
+
+
+def _write(calls: Sequence[Call]) -> str:
+    return "\n".join(f"<{call.name}>{call.arguments.get('text', '')}</{call.name}>" for call in calls)
+
+
+FORMAT = Format("tags", "Write <verb>...</verb>.", _calls, _write)
