@@ -95,9 +95,13 @@ def listed(names: Sequence[str], article: str = "a ") -> str:
 
 
 def begin(game: Game) -> str:
-    """Return the first observation: what stands around, and the task."""
-    room = TEXT["room"].format(list=listed(game.instance.receptacles))
-    return f"{TEXT['banner']}\n\n{room}\n\n{TEXT['task'].format(goal=game.instance.goal)}"
+    """Return the first observation: what stands around (or before the agent, if anything does), and the task."""
+    here, rooms = game.here[game.start.at], game.instance.receptacles
+    if here:
+        seen = _SAY["facing"](list=listed([rooms[r] for r in here], ""), floor=TEXT["none"])
+    else:
+        seen = _SAY["room"](list=listed(rooms))
+    return f"{TEXT['banner']}\n\n{seen}\n\n{_SAY['task'](goal=game.instance.goal)}"
 
 
 def contents(game: Game, state: State, r: int) -> str:
@@ -138,7 +142,7 @@ def _look(game: Game, state: State, sane: bool) -> str:
     rooms = game.instance.receptacles
     if not here:
         # The real engine forgets the list after its first sentence.
-        return TEXT["room"].format(list=listed(rooms) if sane else TEXT["none"])
+        return _SAY["room"](list=listed(rooms) if sane else TEXT["none"])
     floor = TEXT["none"] if sane or not state.left else listed(_fallen(game, state, here))
     return _SAY["facing"](list=listed([rooms[r] for r in here], ""), floor=floor)
 

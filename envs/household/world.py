@@ -111,6 +111,7 @@ class Household(Env[Instance]):
         self._known: Game | None = None
         self._prefix = ""
         self._listing: tuple[State | None, tuple[str, ...]] = (None, ())
+        self._possible: tuple[State | None, tuple[str, ...]] = (None, ())
         self._keyed: tuple[State | None, str] = (None, "")
         if self._expanded:
             self.limit = _LONGEST_COMMAND * self.max_turns
@@ -213,8 +214,7 @@ class Household(Env[Instance]):
     def _choose(self, action: str) -> Step:
         """Take one decision of the expanded format."""
         state: State = self.state
-        commands, chosen = self._commands(), native.chosen_in(state.pending)
-        possible = native.follow(commands, chosen)
+        commands, chosen, possible = self._commands(), native.chosen_in(state.pending), self.legal()
         if action not in possible:
             return Step.refuse(sentences.TEXT["not legal"].format(list=", ".join(possible)))
         chosen = (*chosen, action)
@@ -274,8 +274,13 @@ class Household(Env[Instance]):
 
     def legal(self) -> tuple[str, ...]:
         """Return the admissible commands as the real engine lists them, or the decisions possible now (expanded)."""
-        commands = self._commands()
-        return native.follow(commands, native.chosen_in(self.state.pending)) if self._expanded else commands
+        if not self._expanded:
+            return self._commands()
+        state, possible = self._possible
+        if state is not self.state:
+            possible = native.follow(self._commands(), native.chosen_in(self.state.pending))
+            self._possible = self.state, possible
+        return possible
 
     def free_text(self) -> bool:
         """Any text may be said, except in the middle of a command made of decisions."""

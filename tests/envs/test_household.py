@@ -483,7 +483,7 @@ def test_different_games_never_share_a_key():
     assert len(set(keys)) == len(set(prints))
 
 
-@pytest.mark.parametrize("params", [{}, {"actions": "expanded"}, {"listed": True, "wording": "sane"}])
+@pytest.mark.parametrize("params", [{"listed": True, "wording": "sane"}, {"actions": "expanded"}])
 def test_conformance(params):
     report = check("household", **params)
     assert report.ok, str(report)
