@@ -15,7 +15,7 @@ def faults(root: Path) -> list[str]:
     """Return what is out of step between links, wheel map and folders."""
     package = root / ".src" / "peira"
     found = []
-    links = {path.name for path in package.iterdir() if path.name not in {"__init__.py", "py.typed", "__pycache__"}}
+    links = {path.name for path in package.iterdir() if path.name not in {"__init__.py", "__main__.py", "py.typed", "__pycache__"}}
     for name in sorted(links):
         link = package / name
         if not link.is_symlink():

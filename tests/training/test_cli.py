@@ -20,7 +20,7 @@ SURFACE = {
     "quickstart": {"--out", "--seed", "--steps"},
     "list": {"--json"},
     "show": {"world", "-p", "--level", "--seed", "--json"},
-    "check": {"world", "-p", "--json"},
+    "check": {"world", "-p", "--template", "--json"},
     "play": {
         "world", "-p", "--actions", "--agent", "--level", "--split", "--seed", "--go", "--temperature", "--max-turns",
         "--max-tokens",
@@ -30,8 +30,8 @@ SURFACE = {
         "-o", "--json",
     },
     "eval": {
-        "world", "-p", "--agent", "--beside", "--suite", "--seeds", "--level", "--split", "-n", "--seed",
-        "--temperature", "--max-turns", "--max-tokens", "--json",
+        "world", "-p", "--agent", "--server", "--model", "--api", "--tokenizer", "--key-env", "--beside", "--suite",
+        "--seeds", "--level", "--split", "-n", "--seed", "--temperature", "--max-turns", "--max-tokens", "--json",
     },
     "train": {
         "recipe", "--world", "-p", "--policy", "--run", "--steps", "--seed", "--lr", "--set", "--resume", "--dry-run",
@@ -91,6 +91,10 @@ def test_overview_and_version(capsys):
         (["rollout", "sorting", "--agent", "policies/none"], "no policy folder 'policies/none'"),
         (["rollout", "sorting", "--level", "9"], "level"),
         (["eval", "sorting", "--suite", "sort44"], "Did you mean 'sort4'?"),
+        (["check"], "nothing was given"),
+        (["check", "sorting", "--template", "policies/none"], "world and template was given"),
+        (["check", "--template", "policies/none"], "does not exist"),
+        (["check", "--template", ".", "-p", "task=sort"], "a template has none"),
         (["recipes", "gpro"], "Did you mean 'grpo'?"),
         (["recipes", "--resolved"], "name it"),
         (["train"], "name a recipe"),
@@ -328,3 +332,12 @@ def test_a_reader_that_has_enough_gets_no_traceback():
     os.close(writing)
     assert done.returncode == 1
     assert b"Traceback" not in done.stderr
+
+
+def test_python_dash_m_peira_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "peira", "list"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "sorting" in done.stdout
+    wrong = subprocess.run([sys.executable, "-m", "peira", "lisst"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert "list" in wrong.stderr
