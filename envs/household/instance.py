@@ -117,10 +117,10 @@ class Game:
     )
     """Traits of objects, under the names that the real engine's rules give them."""
 
-    __slots__ = ("_accepts", "_all_goes", "_goes", "_things", "classes", "container", "deciding", "goal_place",
-                 "goal_target", "here", "instance", "kinds", "knives", "lamps", "movable", "n", "names", "objects",
-                 "openable", "receptacles", "regular", "role", "row", "serving", "shared", "solved", "spots", "start",
-                 "traits")  # fmt: skip
+    __slots__ = ("_accepts", "_all_goes", "_goes", "_positions", "_things", "classes", "container", "deciding",
+                 "goal_place", "goal_target", "here", "instance", "kinds", "knives", "lamps", "movable", "n", "names",
+                 "objects", "openable", "receptacles", "regular", "role", "row", "serving", "shared", "shown",
+                 "solved", "spots", "start", "traits")  # fmt: skip
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -157,7 +157,10 @@ class Game:
         self.goal_place = (self._things if instance.task == "light" else rooms).get(instance.place, 0)
         self._accepts: dict[str, int] = {}
         self._goes: dict[int, tuple[str, ...]] = {}
-        self._all_goes: list[tuple[str, int]] = []
+        self._all_goes: tuple[str, ...] = ()
+        self._positions: dict[int, tuple[int, ...]] = {}
+        self.shown: dict[int, str] = {}
+        """``shown``: what receptacles with certain contents look like, as far as it has been said."""
         self.start = self._begin(places)
         self.solved = False
         """``solved``: the goal holds from the start; whoever makes the game sets it."""
@@ -211,8 +214,14 @@ class Game:
         if found is None:
             if not self._all_goes:
                 names = [f"go to {name}" for name in self.instance.receptacles]
-                self._all_goes = sorted(zip(names, self.spots, strict=True))
-            found = self._goes[spot] = tuple([command for command, there in self._all_goes if there != spot])
+                order = sorted(zip(names, self.spots, strict=True))
+                self._all_goes = tuple([command for command, _ in order])
+                for at, (_, there) in enumerate(order):
+                    self._positions[there] = (*self._positions.get(there, ()), at)
+            found = self._all_goes
+            for at in reversed(self._positions.get(spot, ())):
+                found = found[:at] + found[at + 1 :]
+            self._goes[spot] = found
         return found
 
     def nested(self, outer: int) -> list[int]:

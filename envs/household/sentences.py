@@ -78,6 +78,8 @@ TEXT: Mapping[str, str] = MappingProxyType(
 """Every sentence, as templates."""
 
 _SAY = {key: template.format for key, template in TEXT.items()}
+_SHOWN = 128
+"""Sentences about contents that a game keeps."""
 
 
 def goal_of(task: str, form: int, target: str, place: str) -> str:
@@ -106,15 +108,19 @@ def begin(game: Game) -> str:
 
 def contents(game: Game, state: State, r: int) -> str:
     """Return what one sees in or on a receptacle."""
-    name = game.instance.receptacles[r]
-    if not game.openable >> r & 1:
-        say = _SAY["on"]
-    elif state.opened >> r & 1:
-        say = _SAY["is open"]
-    else:
-        return _SAY["is closed"](r=name)
-    names = game.names
-    return say(r=name, list=listed([names[o] for o in bits(game.contents(state, r))]))
+    door = game.openable >> r & 1
+    if door and not state.opened >> r & 1:
+        return _SAY["is closed"](r=game.instance.receptacles[r])
+    there = state.inside >> (r * game.n) & game.row
+    key = there * len(game.spots) + r
+    shown = game.shown.get(key)
+    if shown is None:
+        names = [game.names[o] for o in bits(there)]
+        shown = _SAY["is open" if door else "on"](r=game.instance.receptacles[r], list=listed(names))
+        if len(game.shown) >= _SHOWN:
+            game.shown.clear()
+        game.shown[key] = shown
+    return shown
 
 
 def tell(game: Game, before: State, state: State, verb: str, one: int, two: int, sane: bool) -> str:

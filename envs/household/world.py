@@ -113,6 +113,7 @@ class Household(Env[Instance]):
         self._listing: tuple[State | None, tuple[str, ...]] = (None, ())
         self._possible: tuple[State | None, tuple[str, ...]] = (None, ())
         self._keyed: tuple[State | None, str] = (None, "")
+        self._inside: tuple[int, str] = (0, "0")
         if self._expanded:
             self.limit = _LONGEST_COMMAND * self.max_turns
 
@@ -262,7 +263,10 @@ class Household(Env[Instance]):
         if not self._prefix:
             self._prefix = self.fingerprint(game.instance)
         at, held, opened, inside, lies, left, hot, cool, clean, sliced, used, pending, _ = self.state
-        key = f"{self._prefix} {at} {held} {opened:x} {inside:x}"
+        if inside is not self._inside[0]:
+            # A long number, and most steps move nothing.
+            self._inside = inside, f"{inside:x}"
+        key = f"{self._prefix} {at} {held} {opened:x} {self._inside[1]}"
         if hot or cool or clean or sliced or used or left:
             key = f"{key} {hot:x} {cool:x} {clean:x} {sliced:x} {used:x} {left:x}"
         if not game.regular:
