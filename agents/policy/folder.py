@@ -25,7 +25,7 @@ from peira.tools.native import NativeAction
 if TYPE_CHECKING:
     from peira.agents.text import HFText
 
-__all__ = ["SIDECAR", "Policy", "libraries", "read_actions", "silent", "write_actions", "writing"]
+__all__ = ["SIDECAR", "Policy", "libraries", "read_actions", "read_tokenizer", "silent", "write_actions", "writing"]
 
 SIDECAR = "peira.json"
 _SCHEMA = 1
@@ -48,6 +48,23 @@ def libraries() -> tuple[Any, Any]:
             raise
         raise missing_extra(error.name, "train", "a policy folder") from error
     return torch, transformers
+
+
+def read_tokenizer(folder: str | Path) -> Any:
+    """Return the Hugging Face tokenizer of a model's folder, whether or not there are weights in it.
+
+    Raises:
+        UsageError: no such folder, or no tokenizer that can be read in it.
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        what = "is a file" if path.exists() else "does not exist"
+        raise UsageError(f"the model folder {path} {what}; name a folder with tokenizer.json and a chat template")
+    _, transformers = libraries()
+    try:
+        return transformers.AutoTokenizer.from_pretrained(str(path), local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"the tokenizer in {path} cannot be read ({error}); copy the folder again") from error
 
 
 @contextmanager
@@ -211,11 +228,7 @@ class Policy:
     @cached_property
     def tokenizer(self) -> Any:
         """The folder's Hugging Face tokenizer."""
-        _, transformers = libraries()
-        try:
-            return transformers.AutoTokenizer.from_pretrained(str(self.path), local_files_only=True)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"the tokenizer in {self.path} cannot be read ({error}); copy the folder again") from error
+        return read_tokenizer(self.path)
 
     @cached_property
     def text(self) -> "HFText":

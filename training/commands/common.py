@@ -30,10 +30,12 @@ def new_parser(name: str, purpose: str, examples: Sequence[str]) -> Parser:
     )
 
 
-def add_world(parser: Parser, *, positional: bool = True) -> None:
-    """Add the world and its parameters."""
+def add_world(parser: Parser, *, positional: bool = True, optional: bool = False) -> None:
+    """Add the world and its parameters; an ``optional`` world may be left out."""
     if positional:
-        parser.add_argument("world", help="a world's name (`peira list`), or module:WORLD")
+        parser.add_argument(
+            "world", nargs="?" if optional else None, help="a world's name (`peira list`), or module:WORLD"
+        )
     else:
         parser.add_argument("--world", required=True, help="a world's name (`peira list`), or module:WORLD")
     parser.add_argument(
