@@ -25,7 +25,7 @@ import numpy as np
 
 from peira.agents.baselines import player_for
 from peira.agents.boundary import Alarm, described, in_thread, world_fault
-from peira.agents.engines.base import Engine, Request
+from peira.agents.engines.base import Engine, Request, is_exact
 from peira.agents.forking import Fork, Kept
 from peira.agents.limits import RolloutSettings
 from peira.agents.types import Completion, End, Episode, FaultRecord, Finish, Ids, Tag, Turn
@@ -111,6 +111,7 @@ class _Trial:
         self._invalid = 0
         self._sampled = 0
         self._room = engine.context if engine is not None else 1 << 30
+        self._exact = engine is None or is_exact(engine)
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + settings.episode_seconds
         self._alarm = Alarm()
@@ -184,7 +185,7 @@ class _Trial:
         else:
             completion = await self._resume(kept, prompt, allowance)
         reading = self._context.read(completion)
-        if self._player is not None:
+        if self._player is not None or not self._exact:
             reading = reading._replace(tags=np.full(len(completion.ids), Tag.EXPERT, dtype=np.uint8))
         elif kept is not None:
             tags = reading.tags.copy()
@@ -265,6 +266,8 @@ class _Trial:
         size = len(completion.ids)
         if completion.finish is Finish.ABORT:
             raise Fault("the engine gave up the completion (abort)", where="engine")
+        if not self._exact:  # tokenized by us: the allowance counted the server's tokens, and a cut may leave nothing
+            return completion
         if not 0 < size <= allowance:
             raise Fault(f"the engine returned {size} ids where 1..{allowance} were asked for", where="engine")
         if not math.isfinite(sum(completion.logprobs.tolist())):

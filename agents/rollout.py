@@ -261,8 +261,8 @@ def rollout(
 
     Args:
         world: name of a world.
-        agent: a policy folder, an opened ``Policy``, an ``(engine, view)`` pair, the name of a player (``random``,
-            ``oracle``, ``human``, or one of the world's), or a function ``(env, rng) -> action``.
+        agent: a policy folder, an opened ``Policy``, a ``Served`` model, an ``(engine, view)`` pair, the name of a
+            player (``random``, ``oracle``, ``human``, or one of the world's), or a function ``(env, rng) -> action``.
         n: number of tasks; task ``i`` of a seed is always the same.
         level: difficulty; ``None``: the world's easiest.
         split: ``train``, ``test``, or another of the world's.
@@ -312,6 +312,9 @@ def seated(agent: Any, world: str, params: Mapping[str, Any]) -> tuple[Engine | 
     """
     if isinstance(agent, tuple):
         engine, view = agent
+        return engine, view, None
+    if (seat := getattr(agent, "seat", None)) is not None:  # a model behind a server, which is no folder
+        engine, view = seat()
         return engine, view, None
     is_folder = isinstance(agent, Path) or (isinstance(agent, str) and Path(agent).is_dir())
     if isinstance(agent, str) and not is_folder and any(sign in agent for sign in "/\\."):

@@ -97,6 +97,29 @@ class ByteText:
         """Return the end of an unclosed message, the new messages, and the model's role marker."""
         return self._render(messages) if closed else [self._END, *self._render(messages)]
 
+    def messages(self, ids: Iterable[int]) -> list[Message]:
+        """Return the conversation that a prompt of these ids is: what ``start`` and ``follow`` were given, and replies.
+
+        Raises:
+            UsageError: the ids are no whole prompt (it ends where the model begins to write).
+        """
+        roles = {i: role for role, i in self._ROLES.items()}
+        found: list[Message] = []
+        role, content, row = None, bytearray(), list(ids)
+        for i in row[1:]:
+            if role is None and i in roles:
+                role, content = roles[i], bytearray()
+            elif role is not None and i == self._END:
+                found.append({"role": role, "content": content.decode("utf-8", "replace")})
+                role = None
+            elif role is not None and 0 <= i < self._BEGIN:
+                content.append(i)
+            else:
+                raise UsageError(f"these ids are no conversation: {i} stands where it cannot")
+        if row[:1] != [self._BEGIN] or role != "assistant" or content:
+            raise UsageError("these ids are no conversation that the model continues with a message of its own")
+        return found
+
     def _render(self, messages: Sequence[Message]) -> list[int]:
         ids: list[int] = []
         for message in messages:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from peira.agents.types import Completion, Ids, Legal
 
-__all__ = ["Engine", "Request"]
+__all__ = ["Engine", "Request", "is_exact"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,11 @@ class Request:
 
 @runtime_checkable
 class Engine(Protocol):
-    """Who computes tokens."""
+    """Who computes tokens.
+
+    An engine whose completions are texts that were tokenized afterwards has an attribute ``exact = False``: nobody
+    knows the log-probs of its ids, which count as an expert's (see ``is_exact``).
+    """
 
     @property
     def version(self) -> int:
@@ -79,3 +83,12 @@ class Engine(Protocol):
     async def close(self) -> None:
         """Stop work; pending requests end with ``Finish.ABORT``."""
         ...
+
+
+def is_exact(engine: Engine) -> bool:
+    """Whether the ids of an engine's completions are those it sampled, with their log-probs: the rule.
+
+    Completions of any other engine serve evaluation. Their ids carry the tag ``EXPERT`` and log-prob 0, as those of
+    players do, so that no policy gradient is ever taken through them.
+    """
+    return bool(getattr(engine, "exact", True))

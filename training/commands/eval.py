@@ -1,10 +1,12 @@
 """``peira eval``."""
 
 import argparse
+from typing import Any
 
 from peira.tools.errors import UsageError
 from peira.training.commands.common import Parser, add_tasks, add_world, bar, console, new_parser, params_of, say_json
 from peira.training.commands.rollout import add_limits, limits_of
+from peira.training.commands.server import add_server, served_of
 from peira.training.evaluate import evaluate, label
 
 __all__ = ["parser", "run"]
@@ -18,12 +20,14 @@ def parser() -> Parser:
         [
             "peira eval sorting --agent policies/tiny --suite sort4 --seeds 3",
             "peira eval sorting --agent naive --agent network --level 4 -n 50 --json",
+            "peira eval sorting --server http://localhost:8000/v1 --model some-model -n 20",
         ],
     )
     add_world(made)
     made.add_argument(
         "--agent", action="append", default=[], help="a policy folder or a player's name; may be repeated"
     )
+    add_server(made)
     made.add_argument("--beside", default="oracle,random", help="players measured too (default: oracle,random)")
     made.add_argument("--suite", help="a named list of tasks instead of -n, --split and --level")
     made.add_argument("--seeds", type=int, default=1, help="tries per task (default: 1)")
@@ -36,9 +40,12 @@ def parser() -> Parser:
 def run(arguments: argparse.Namespace) -> int:
     """Measure and print."""
     beside = [name for name in arguments.beside.split(",") if name]
-    agents = {label(agent): agent for agent in arguments.agent}
+    agents: dict[str, Any] = {label(agent): agent for agent in arguments.agent}
     if len(agents) != len(arguments.agent):
         raise UsageError(f"two agents have the same name in {', '.join(arguments.agent)}; rename a folder")
+    served = served_of(arguments)
+    if served is not None:
+        agents[served.model] = served
     with bar("episodes") as moved:
         report = evaluate(
             arguments.world,

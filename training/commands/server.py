@@ -1,0 +1,43 @@
+"""The options by which a command speaks to an OpenAI-compatible server."""
+
+import argparse
+import os
+
+from peira.agents.engines.server import Served, ServerSettings
+from peira.tools.errors import UsageError
+from peira.training.commands.common import Parser
+
+__all__ = ["add_server", "served_of"]
+
+
+def add_server(parser: Parser) -> None:
+    """Add the options."""
+    parser.add_argument("--server", metavar="URL", help="address of an OpenAI-compatible API, usually ending in /v1")
+    parser.add_argument("--model", metavar="NAME", help="name of the model on that server")
+    parser.add_argument("--api", default="chat", help="chat, or completions, which needs --tokenizer (default: chat)")
+    parser.add_argument("--tokenizer", metavar="DIR", help="folder of the served model's tokenizer")
+    parser.add_argument("--key-env", metavar="NAME", help="environment variable that holds the server's key")
+
+
+def served_of(arguments: argparse.Namespace, *, exact: bool = False) -> Served | None:
+    """Return the model that was asked for, or ``None`` if no server was named.
+
+    Raises:
+        UsageError: half of what is needed, or settings that do not fit.
+    """
+    if arguments.server is None:
+        if arguments.model is not None:
+            raise UsageError("--model names a model on a server: give its address too (--server http://HOST:PORT/v1)")
+        return None
+    if arguments.model is None:
+        raise UsageError("--server needs the name of a model there: give --model")
+    key = None
+    if arguments.key_env is not None:
+        key = os.environ.get(arguments.key_env)
+        if not key:
+            raise UsageError(f"the environment variable {arguments.key_env} (--key-env) is not set; put the key there")
+    served = Served(
+        arguments.server, arguments.model, ServerSettings(api=arguments.api, exact=exact), arguments.tokenizer, key
+    )
+    served.seat()  # what does not fit is told before anything begins
+    return served
