@@ -15,7 +15,8 @@ def faults(root: Path) -> list[str]:
     """Return what is out of step between links, wheel map and folders."""
     package = root / ".src" / "peira"
     found = []
-    links = {path.name for path in package.iterdir() if path.name not in {"__init__.py", "__main__.py", "py.typed", "__pycache__"}}
+    files = {"__init__.py", "__main__.py", "py.typed", "__pycache__"}
+    links = {path.name for path in package.iterdir()} - files
     for name in sorted(links):
         link = package / name
         if not link.is_symlink():
