@@ -24,6 +24,7 @@ ANSWER = "answer"
 """The verb whose last occurrence counts."""
 
 _NOTHING = "Your message holds no action."
+_SHORT = 256
 
 
 class ActionParse(NamedTuple):
@@ -84,6 +85,11 @@ def action_of(text: str, verbs: tuple[str, ...], *, cut_off: bool = False, opene
         cut_off: the message was ended by a length limit: it holds no action, whatever it looks like.
         opened: the prompt ended inside a think block.
     """
+    # Agents say the same few short things again and again; a long text is not worth remembering.
+    return (_remembered if len(text) <= _SHORT else _action_of)(text, verbs, cut_off, opened)
+
+
+def _action_of(text: str, verbs: tuple[str, ...], cut_off: bool, opened: bool) -> ActionParse:
     split = split_reasoning(text, opened=opened)
     if cut_off:
         return ActionParse(None, CUT_OFF, split.reasoning, "cut_off")
@@ -105,6 +111,9 @@ def action_of(text: str, verbs: tuple[str, ...], *, cut_off: bool = False, opene
                 return ActionParse(None, problem, split.reasoning, "unclosed")
     plain = split.rest(text).strip()
     return ActionParse(plain or None, None if plain else _NOTHING, split.reasoning, None if plain else "empty")
+
+
+_remembered = lru_cache(maxsize=8192)(_action_of)
 
 
 def _answered(tag: Tagged, low: int, reasoning: str) -> ActionParse:
