@@ -71,6 +71,11 @@ class Scripted:
         """Longest prompt plus completion, in tokens."""
         return self._context
 
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._closed
+
     async def generate(self, request: Request) -> Completion:
         """Answer what the script says.
 
