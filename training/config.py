@@ -39,6 +39,10 @@ class PolicySettings(Settings):
     """A Hugging Face folder, large or tiny (``peira policy new`` makes tiny ones). It is read, never written."""
     device: str = "cpu"
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    engine: Literal["local", "vllm", "vllm-server"] = "local"
+    """Who samples: this process, vLLM in this process, or a vLLM server that the run starts and ends."""
+    cache: float = Field(default=1.0, gt=0)
+    """GiB of key-value cache; vLLM only."""
 
 
 class ViewSettings(Settings):

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from peira.agents import codec
-from peira.agents.engines.local import LocalEngine
 from peira.agents.policy import Policy
 from peira.agents.policy.save import save_policy
 from peira.agents.rollout import Progress, run_sync
@@ -20,6 +19,7 @@ from peira.tasks.sampler import Sampler
 from peira.tools.errors import UsageError
 from peira.training.checkpoint import Checkpoint, Checkpoints
 from peira.training.config import RunConfig
+from peira.training.engines import engine_of
 from peira.training.evaluate import Score, measure, tasks_of
 from peira.training.learner import Learner
 from peira.training.recipe import Resolved
@@ -71,10 +71,8 @@ def trainer_of(config: RunConfig, policy: Policy) -> Trainer:
         window=config.view.window,
         system=config.view.system,
     )
-    slots = min(config.rollout.concurrency, 1024)
-    dials: dict[str, str] = {"device": config.policy.device, "dtype": config.policy.dtype}
-    engine = LocalEngine(policy.model(**dials), slots=slots, vocab=policy.vocab, context=config.rollout.context)
-    model = policy.model(**dials)
+    engine = engine_of(config, policy)
+    model = policy.model(device=config.policy.device, dtype=config.policy.dtype)
     divergence = config.learner.divergence
     needed = (divergence is not None and divergence.coefficient > 0) or config.reward_kl.coefficient > 0
     reference = Reference(model, config.reference) if needed else None
@@ -132,7 +130,16 @@ class _Run:
         self.score: Score | None = None
 
     async def go(self, resume: bool) -> RunResult:
-        """Make the steps that are missing."""
+        """Make the steps that are missing; whatever happens, the engine does not outlive them."""
+        try:
+            state, last = await self._steps(resume)
+        finally:
+            await self.trainer.engine.close()
+        out = self.folder.path / "policy"
+        save_policy(self.policy, self.trainer.learner.model, out, overwrite=True)
+        return RunResult(self.folder.path, out, state.step, state.tokens, last, self.score)
+
+    async def _steps(self, resume: bool) -> tuple[TrainerState, Mapping[str, float]]:
         config, folder = self.config, self.folder
         folder.begin(self.resolved.toml(), resume=resume)
         state = self._restore() if resume else TrainerState()
@@ -153,10 +160,7 @@ class _Run:
                     self._save(state)
                 if self.watch is not None:
                     self.watch(state.step, config.steps, last)
-        await self.trainer.engine.close()
-        out = folder.path / "policy"
-        save_policy(self.policy, self.trainer.learner.model, out, overwrite=True)
-        return RunResult(folder.path, out, state.step, state.tokens, last, self.score)
+        return state, last
 
     async def _evaluate(self, metrics: Metrics, state: TrainerState) -> None:
         """Measure the policy on tasks it is never trained on."""

@@ -11,7 +11,14 @@ ORDER = ("tools", "envs", "tasks", "agents", "training")
 """Ground floor first."""
 HEAVY = {"torch", "transformers", "tokenizers", "safetensors", "vllm", "docker", "ray", "matplotlib"}
 LOCAL_ENGINE = ("local", "rows", "sampling", "scoring", "slots", "weights")
-MAY_LOAD_HEAVY = {*(f"agents/engines/{part}.py" for part in LOCAL_ENGINE), "agents/policy", "training"}
+INSIDE_VLLM = ("compare", "worker")
+"""Only ever imported by vLLM itself."""
+MAY_LOAD_HEAVY = {
+    *(f"agents/engines/{part}.py" for part in LOCAL_ENGINE),
+    *(f"agents/engines/vllm/{part}.py" for part in INSIDE_VLLM),
+    "agents/policy",
+    "training",
+}
 """Where a module may import one of them at its top level; elsewhere inside the function that needs it."""
 
 
